@@ -1,0 +1,44 @@
+"""Errors that say what was wrong, where, and what would be right.
+
+Every error that a user can cause is a `SordinoError` with a message of one line; the command line prints
+that line and exits with `exit_code`. Anything else that escapes is a defect of Sordino.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SordinoError(Exception):
+    """Something that Sordino could not do. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(SordinoError):
+    """A wrong input: the message names the field, the value and the remedy. Exit code 2."""
+
+    exit_code = 2
+
+
+class BudgetError(SordinoError):
+    """A charge that somebody's budget does not allow. Nothing was charged and nothing was released."""
+
+
+class LedgerError(SordinoError):
+    """The ledger cannot be read, written or trusted. Nothing was released."""
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """`; did you mean 'clip_norm'?` for the nearest known name, or the known names if none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def unknown(what: str, wrong: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not in a closed list: `unknown method 'fedavgg'; did you mean 'fedavg'?`"""
+    return UsageError(f"unknown {what} '{wrong}'{did_you_mean(wrong, known)}")

@@ -1,0 +1,8 @@
+"""What happens to a vector on its way out: bound it, add noise to it, process what was released."""
+
+from sordino.privatizers.base import Chain, Privatizer, chain
+from sordino.privatizers.clip import Clip, QuantileClip
+from sordino.privatizers.gaussian import GaussianNoise
+from sordino.privatizers.topk import TopK
+
+__all__ = ["Chain", "Clip", "GaussianNoise", "Privatizer", "QuantileClip", "TopK", "chain"]
