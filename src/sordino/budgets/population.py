@@ -145,7 +145,9 @@ class Population:
     def select(self, clients: ArrayLike) -> Population:
         """The population of these positions alone, in this order."""
         at = np.asarray(clients)
-        columns = {name: getattr(self, name)[at] for name in ("sizes", "epsilon", "delta", "group", "eligible")}
+        columns = {
+            name: getattr(self, name)[at] for name in ("sizes", "epsilon", "delta", "group", "eligible")
+        }
         return replace(self, **columns, ids=self.ids_array()[at])
 
     def regrouped(self, code: ArrayLike, names: Sequence[str]) -> Population:
@@ -153,7 +155,9 @@ class Population:
         group = np.array(np.broadcast_to(np.asarray(code, dtype=np.int32), len(self)))
         sizes = np.bincount(group, minlength=len(names)) if len(group) and group.min() >= 0 else np.zeros(0)
         if len(sizes) != len(names) or (sizes == 0).any():
-            raise UsageError(f"group codes must use each of 0 to {len(names) - 1} at least once, and no other")
+            raise UsageError(
+                f"group codes must use each of 0 to {len(names) - 1} at least once, and no other"
+            )
         return replace(self, group=_frozen(group), group_names=tuple(names))
 
     def levelled(self) -> Population:
@@ -191,11 +195,19 @@ def _checked(table: tables.Table, unit: Unit) -> Population:
     loose = (delta * units >= 1) & (units > 1)
     if loose.any():
         which = "the client's records" if unit is Unit.RECORD else f"{len(table)} clients"
-        message = f"delta is 1 / n or more (n: {which}), which allows exposing a whole one: {table.where(loose)}"
+        message = (
+            f"delta is 1 / n or more (n: {which}), which allows exposing a whole one: {table.where(loose)}"
+        )
         warnings.warn(message, BudgetWarning, stacklevel=3)
-    columns = (sizes.astype(np.int64), epsilon, delta, group)
     return Population(
-        *(_frozen(column) for column in columns), names, _frozen(eligible), unit, None if ids is None else _frozen(ids)
+        _frozen(sizes.astype(np.int64)),
+        _frozen(epsilon),
+        _frozen(delta),
+        _frozen(group),
+        names,
+        _frozen(eligible),
+        unit,
+        None if ids is None else _frozen(ids),
     )
 
 

@@ -36,9 +36,10 @@ class Table:
         rows = self.row[bad]
         cuts = np.flatnonzero(np.diff(rows) > 1)
         starts, ends = rows[np.r_[0, cuts + 1]], rows[np.r_[cuts, len(rows) - 1]]
-        shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts[:_SHOWN], ends[:_SHOWN], strict=True)]
-        rest = rows[-1:] if len(starts) <= _SHOWN else rows[rows > ends[_SHOWN - 1]]
-        more = f" and {len(rest)} more" if len(starts) > _SHOWN else ""
+        shown = [
+            f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts[:_SHOWN], ends[:_SHOWN], strict=True)
+        ]
+        more = f" and {int((rows > ends[_SHOWN - 1]).sum())} more" if len(starts) > _SHOWN else ""
         return f"{self.row_name}{'s' if len(rows) > 1 else ''} {', '.join(shown)}{more}"
 
     def refuse(self, rule: str, bad: NDArray[np.bool_], column: str) -> None:
@@ -57,9 +58,10 @@ class Table:
         column = self.columns.get(name)
         if column is None:
             return np.full(len(self), np.nan if default is None else default)
-        if column.dtype.kind in "iufb":
+        try:
             return column.astype(np.float64)
-        return np.array([_float(value) for value in column], dtype=np.float64)
+        except (TypeError, ValueError):
+            return np.array([_float(value) for value in column], dtype=np.float64)
 
     def flag(self, name: str, *, default: bool) -> NDArray[np.bool_]:
         """A column as booleans: true/false, yes/no, 1/0."""
@@ -111,7 +113,9 @@ def read_csv(path: Path) -> Table:
                     lines.append(reader.line_num)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot read the population {path}: {error}") from error
-    columns = {name: np.array([row[at].strip() for row in rows], dtype=_STRINGS) for at, name in enumerate(names)}
+    columns = {
+        name: np.array([row[at].strip() for row in rows], dtype=_STRINGS) for at, name in enumerate(names)
+    }
     table = _table(columns, np.array(lines, dtype=np.int64), "line")
     if odd:
         places = Table({}, np.array(odd, dtype=np.int64), "line")
@@ -138,7 +142,11 @@ _STRINGS = np.dtypes.StringDType()
 
 def _from_arrow(column: Any) -> NDArray[Any]:
     values: NDArray[Any] = column.to_numpy()
-    return values if values.dtype.kind in "iufb" else np.array(["" if v is None else str(v) for v in values], dtype=_STRINGS)
+    return (
+        values
+        if values.dtype.kind in "iufb"
+        else np.array(["" if v is None else str(v) for v in values], dtype=_STRINGS)
+    )
 
 
 def _table(columns: dict[str, NDArray[Any]], row: NDArray[Any], row_name: str) -> Table:
