@@ -145,10 +145,9 @@ class Population:
     def select(self, clients: ArrayLike) -> Population:
         """The population of these positions alone, in this order."""
         at = np.asarray(clients)
-        columns = {
-            name: getattr(self, name)[at] for name in ("sizes", "epsilon", "delta", "group", "eligible")
-        }
-        return replace(self, **columns, ids=self.ids_array()[at])
+        names = ("sizes", "epsilon", "delta", "group", "eligible")
+        columns = {name: _frozen(getattr(self, name)[at]) for name in names}
+        return replace(self, **columns, ids=_frozen(self.ids_array()[at]))
 
     def regrouped(self, code: ArrayLike, names: Sequence[str]) -> Population:
         """The same clients in other groups: `code` holds each client's place in `names`."""
