@@ -1,0 +1,19 @@
+"""Data sets and how they are dealt to clients."""
+
+from sordino.data.catalogue import Source, catalogue, load
+from sordino.data.examples import DataSet, Examples, Scaling, Windows
+from sordino.data.partitions import Dealt, Partition, deal, partitions
+
+__all__ = [
+    "DataSet",
+    "Dealt",
+    "Examples",
+    "Partition",
+    "Scaling",
+    "Source",
+    "Windows",
+    "catalogue",
+    "deal",
+    "load",
+    "partitions",
+]

@@ -1,0 +1,1 @@
+"""The loaders, one format a file."""
