@@ -75,14 +75,11 @@ def main() -> None:
     if options.json:
         print(json.dumps(rows, indent=2))
         return
-    print(
-        f"{'clients':>9} {'eta':>7} {'seconds':>9} {'steps':>5} {'residual':>9} {'cvxpy s':>9} {'cvxpy excess':>12}"
-    )
+    print(" clients     eta   seconds steps residual   cvxpy s  cvxpy excess")
     for r in rows:
-        peer = f"{r['cvxpy_seconds']:9.3f} {r['cvxpy_excess']:12.1e}" if "cvxpy_seconds" in r else ""
-        print(
-            f"{r['clients']:9} {r['eta']:7g} {r['seconds']:9.4f} {r['iterations']:5} {r['residual']:9.1e} {peer}"
-        )
+        peer = f"{r['cvxpy_seconds']:9.3f} {r['cvxpy_excess']:13.1e}" if "cvxpy_seconds" in r else ""
+        mine = f"{r['clients']:8} {r['eta']:7g} {r['seconds']:9.4f} {r['iterations']:5} {r['residual']:8.1e}"
+        print(f"{mine} {peer}")
 
 
 if __name__ == "__main__":
