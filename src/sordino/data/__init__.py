@@ -2,7 +2,7 @@
 
 from sordino.data.catalogue import Source, catalogue, load
 from sordino.data.examples import DataSet, Examples, Scaling, Windows
-from sordino.data.partitions import Dealt, Partition, deal, partitions
+from sordino.data.partitions import Dealt, Partition, deal, manifest, partitions
 
 __all__ = [
     "DataSet",
@@ -15,5 +15,6 @@ __all__ = [
     "catalogue",
     "deal",
     "load",
+    "manifest",
     "partitions",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,14 +15,13 @@ Decode = Callable[[torch.Tensor], torch.Tensor]
 """From the stored form of examples to what a model reads; a pure function of public constants."""
 
 
+Constants = float | Sequence[float]
+"""One public constant, or one for each channel or column."""
+
+
 def as_stored(x: torch.Tensor) -> torch.Tensor:
     """The decoding of examples that are stored as a model reads them."""
     return x
-
-
-def tokens(x: torch.Tensor) -> torch.Tensor:
-    """The decoding of token ids that are stored in bytes: int64."""
-    return x.to(torch.int64)
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,39 @@ class Scaling:
             raise UsageError(f"scale = {list(self.scale)} must hold positive, finite numbers")
         if not all(np.isfinite(s) for s in self.shift):
             raise UsageError(f"shift = {list(self.shift)} must hold finite numbers")
+        lengths = {len(self.shift), len(self.scale)}
+        if 0 in lengths or len(lengths - {1}) > 1:
+            raise UsageError(
+                f"shift holds {len(self.shift)} constants and scale {len(self.scale)}; "
+                "give one, or one for each channel or column"
+            )
+
+    @classmethod
+    def declared(cls, peak: float, shift: Constants, scale: Constants) -> Scaling:
+        """The scaling by constants as a user writes them, a number or a list of numbers."""
+        lists = [tuple(map(float, c)) if isinstance(c, Sequence) else (float(c),) for c in (shift, scale)]
+        return cls(float(peak), *lists)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The scaled values, float32."""
-        scale = np.asarray(self.scale)
-        values = x.to(torch.float32, copy=True) * self._along_channels(1 / (self.peak * scale), x)
+        values = x.to(torch.float32, copy=True)
+        values *= _along_channels([1 / (self.peak * scale) for scale in self.scale], x)
         if any(self.shift):
-            values -= self._along_channels(np.asarray(self.shift) / scale, x)
+            widest = max(len(self.shift), len(self.scale))
+            shift, scale = (c * (widest // len(c)) for c in (self.shift, self.scale))
+            values -= _along_channels([a / b for a, b in zip(shift, scale, strict=True)], x)
         return values
 
-    def _along_channels(self, constants: np.ndarray, x: torch.Tensor) -> torch.Tensor:
-        if len(constants) not in (1, x.shape[1]):
-            raise UsageError(
-                f"shift and scale hold {len(constants)} constants for {x.shape[1]} channels or columns; "
-                "give one, or one for each"
-            )
-        return torch.tensor(constants, dtype=torch.float32).reshape(-1, *[1] * (x.dim() - 2))
+
+def _along_channels(constants: list[float], x: torch.Tensor) -> float | torch.Tensor:
+    if len(constants) == 1:
+        return constants[0]
+    if len(constants) != x.shape[1]:
+        raise UsageError(
+            f"shift and scale hold {len(constants)} constants for {x.shape[1]} channels or columns; "
+            "give one, or one for each"
+        )
+    return torch.tensor(constants, dtype=torch.float32).reshape(-1, *[1] * (x.dim() - 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +107,24 @@ class Examples:
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
             raise UsageError(f"{len(self.x)} inputs but {len(self.y)} labels; each example needs one of both")
-        if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
-            wrong = self.y[(self.y < 0) | (self.y >= self.classes)][0]
+        if not len(self.y):
+            return
+        least, most = int(self.y.min()), int(self.y.max())
+        if least < 0 or most >= self.classes:
             raise UsageError(
-                f"label {int(wrong)} is out of range; with {self.classes} classes it must lie in "
-                f"0 to {self.classes - 1}"
+                f"label {least if least < 0 else most} is out of range; "
+                f"with {self.classes} classes it must lie in 0 to {self.classes - 1}"
             )
+
+    @classmethod
+    def from_file(
+        cls, path: Path, x: torch.Tensor, y: torch.Tensor, classes: int, decode: Decode
+    ) -> Examples:
+        """Examples read from `path`, which an error names."""
+        try:
+            return cls(x, y, classes, decode)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
 
     def __len__(self) -> int:
         return len(self.y)
@@ -131,5 +160,10 @@ class DataSet:
     owner_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not len(self.train) or not len(self.test):
+            raise UsageError(
+                f"{self.name}: {len(self.train)} training and {len(self.test)} test examples; "
+                "both sets need one or more"
+            )
         if self.owner is not None and len(self.owner) != len(self.train):
             raise UsageError(f"{self.name}: {len(self.owner)} owners for {len(self.train)} training examples")

@@ -11,36 +11,39 @@ from pathlib import Path
 from sordino.core.errors import UsageError
 
 VARIABLE = "SORDINO_DATA"
-"""The environment variable that names the folder of all data sets."""
+"""The environment variable that names a folder with a subfolder for each data set."""
 
 _SUFFIXES = ("", ".gz", ".xz")
 
 
-def search_folders(name: str, folder: Path | str | None = None) -> list[Path]:
-    """Where the files of data set `name` may lie: `folder` (else SORDINO_DATA), and its subfolder `name`."""
+def find(name: str, files: tuple[str, ...], folder: Path | str | None = None, inside: str = "") -> Path:
+    """The first of `files` that there is, plain, .gz or .xz, for the data set `name`.
+
+    Looked for in the subfolder `name` of `folder` (or of SORDINO_DATA), in `folder` itself, and in the
+    folders called `inside` in these, which is what the set's archive makes when it is unpacked.
+    """
+    places = _places(name, folder, inside)
+    for place in places:
+        for file in files:
+            for suffix in _SUFFIXES:
+                if (path := place / (file + suffix)).is_file():
+                    return path
+    raise UsageError(
+        f"{name}: no {' or '.join(files)} (nor .gz, .xz) in {places[0]}; "
+        f"`sordino data fetch {name}` downloads what has a public address"
+    )
+
+
+def _places(name: str, folder: Path | str | None, inside: str) -> list[Path]:
     chosen = folder or os.environ.get(VARIABLE)
     if not chosen:
-        raise UsageError(
-            f"no folder for data set '{name}'; give one, or set {VARIABLE}, "
-            f"or download it with `sordino data fetch {name}`"
-        )
+        raise UsageError(f"{name}: no folder to look in; give the data folder, or set {VARIABLE}")
     root = Path(chosen).expanduser()
     if not root.is_dir():
-        raise UsageError(f"the data folder {root} does not exist; give one that does, or correct {VARIABLE}")
-    return [root, root / name]
-
-
-def find(name: str, file: str, folder: Path | str | None = None) -> Path:
-    """The file of data set `name` called `file`, plain, .gz or .xz."""
-    folders = search_folders(name, folder)
-    for place in folders:
-        for suffix in _SUFFIXES:
-            if (path := place / (file + suffix)).is_file():
-                return path
-    raise UsageError(
-        f"{name}: no {file} (nor .gz, .xz) in {folders[0]} or {folders[1]}; "
-        f"`sordino data fetch {name}` downloads it"
-    )
+        where = "the data folder" if folder else VARIABLE
+        raise UsageError(f"{name}: {where} = {root} is not a folder; give one that exists")
+    bases = [root / name, root] if folder else [root / name]
+    return [place for base in bases for place in ((base, base / inside) if inside else (base,))]
 
 
 def read(path: Path) -> bytes:

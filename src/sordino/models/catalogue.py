@@ -10,15 +10,28 @@ import torch
 from torch import nn
 
 from sordino.core.errors import UsageError, unknown
-from sordino.models.cnn import cnn
+from sordino.models.cnn import cnn, cnn_3_layer, cnn_512_32
+from sordino.models.deep import alexnet, mobilenet_v2, resnet_18
 from sordino.models.small import logistic, mlp
+from sordino.models.text import lstm, lstm_small
 
 Maker = Callable[[tuple[int, ...], int], nn.Module]
 
 
 def models() -> dict[str, Maker]:
     """All named models; each is a function of the input shape and the number of classes."""
-    return {"logistic": logistic, "mlp": mlp, "cnn": cnn}
+    return {
+        "logistic": logistic,
+        "mlp": mlp,
+        "cnn": cnn,
+        "cnn-3-layer": cnn_3_layer,
+        "cnn-512-32": cnn_512_32,
+        "alexnet": alexnet,
+        "mobilenet-v2": mobilenet_v2,
+        "resnet-18": resnet_18,
+        "lstm": lstm,
+        "lstm-small": lstm_small,
+    }
 
 
 def build(name: str, input_shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:

@@ -74,7 +74,7 @@ def test_integer_and_tied_parameters():
     module = made()
     module.count = nn.Parameter(torch.zeros(2, dtype=torch.int64), requires_grad=False)
     module.twin = module[0]
-    with pytest.raises(UsageError, match="count is torch.int64") as caught:
+    with pytest.raises(UsageError, match=r"count is torch\.int64") as caught:
         check(module)
     assert "twin.weight is tied to 0.weight" in str(caught.value)
 

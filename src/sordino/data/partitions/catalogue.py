@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,19 +12,29 @@ from sordino.core.checks import count
 from sordino.core.errors import UsageError, unknown
 from sordino.core.streams import Streams
 from sordino.data.examples import DataSet
+from sordino.data.options import check_options
 from sordino.data.partitions import sizes as shares
+from sordino.data.partitions.class_counts import class_counts
 from sordino.data.partitions.dirichlet import dirichlet, dirichlet_sized
 from sordino.data.partitions.iid import iid
 from sordino.data.partitions.lazy import derived
 from sordino.data.partitions.natural import natural
 from sordino.data.partitions.partition import Partition
+from sordino.data.partitions.similarity import similarity as sorted_mix
 
 Bounds = Sequence[float] | None
 
 
 def partitions() -> dict[str, Callable[..., Partition]]:
     """All named partitions; each takes a data set, streams, and the options of its signature."""
-    return {"iid": _iid, "dirichlet": _dirichlet, "natural": _natural, "lazy": _lazy}
+    return {
+        "iid": _iid,
+        "similarity": _similarity,
+        "dirichlet": _dirichlet,
+        "class-counts": _class_counts,
+        "natural": _natural,
+        "lazy": _lazy,
+    }
 
 
 def deal(name: str, data: DataSet, streams: Streams, **options: Any) -> Partition:
@@ -36,15 +45,7 @@ def deal(name: str, data: DataSet, streams: Streams, **options: Any) -> Partitio
     known = partitions()
     if name not in known:
         raise unknown("partition", name, known)
-    signature = inspect.signature(known[name])
-    names = [parameter for parameter in signature.parameters if parameter not in ("data", "streams")]
-    for option in options:
-        if option not in names:
-            raise unknown(f"option of partition '{name}':", option, names)
-    try:
-        signature.bind(data, streams, **options)
-    except TypeError as error:
-        raise UsageError(f"partition '{name}': {error}; options: {', '.join(names)}") from error
+    check_options(f"partition '{name}'", known[name], options, ("data", "streams"))
     return known[name](data, streams, **options)
 
 
@@ -61,6 +62,21 @@ def _sizes(data: DataSet, clients: int, bounds: Bounds, generator: np.random.Gen
 def _iid(data: DataSet, streams: Streams, clients: int, sizes: Bounds = None) -> Partition:
     generator = streams.generator("partition")
     return iid(_sizes(data, clients, sizes, generator), generator)
+
+
+def _similarity(
+    data: DataSet, streams: Streams, clients: int, similarity: float, sizes: Bounds = None
+) -> Partition:
+    generator = streams.generator("partition")
+    drawn = _sizes(data, clients, sizes, generator)
+    return sorted_mix(data.train.y.numpy(), drawn, similarity, generator)
+
+
+def _class_counts(
+    data: DataSet, streams: Streams, clients: int, counts: Sequence[int], size: int | None = None
+) -> Partition:
+    count("clients", clients)
+    return class_counts(data.train.y.numpy(), clients, counts, streams.generator("partition"), size)
 
 
 def _dirichlet(

@@ -30,7 +30,7 @@ def dirichlet(
         counts = np.stack([_split(len(pool), clients, alpha, generator) for pool in pools])
         smallest = int(counts.sum(axis=0).min())
         if smallest >= least:
-            return _deal(pools, counts)
+            return deal_counts(pools, counts)
         best = max(best, smallest)
     raise UsageError(
         f"alpha = {alpha:g} left a client with {best} examples or fewer in {_TRIES} draws, least = {least}; "
@@ -61,7 +61,7 @@ def dirichlet_sized(
             drawn = np.minimum(generator.multinomial(missing, open_mixture / open_mixture.sum()), left)
             counts[:, client] += drawn
             left -= drawn
-    return _deal(pools, counts)
+    return deal_counts(pools, counts)
 
 
 def _split(examples: int, clients: int, alpha: float, generator: np.random.Generator) -> np.ndarray:
@@ -70,8 +70,8 @@ def _split(examples: int, clients: int, alpha: float, generator: np.random.Gener
     return np.diff(np.round(cuts).astype(np.int64), prepend=0, append=examples)
 
 
-def _deal(pools: list[np.ndarray], counts: np.ndarray) -> Dealt:
-    """counts[c, k] examples of pool c to client k."""
+def deal_counts(pools: list[np.ndarray], counts: np.ndarray) -> Dealt:
+    """The partition in which client k gets the next counts[c, k] examples of pool c."""
     pieces = [np.split(pool, np.cumsum(n)[:-1]) for pool, n in zip(pools, counts, strict=True)]
     pieces = [[*piece[:-1], piece[-1][: n[-1]]] for piece, n in zip(pieces, counts, strict=True)]
     return Dealt.of([np.concatenate(parts) for parts in zip(*pieces, strict=True)])

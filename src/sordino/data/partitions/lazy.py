@@ -9,6 +9,7 @@ import numpy as np
 
 from sordino.core.checks import count, positive
 from sordino.core.errors import UsageError
+from sordino.core.files import sha256
 from sordino.core.streams import Streams
 
 
@@ -46,6 +47,11 @@ class Derived:
         return np.concatenate(
             [_some(pool, n, generator) for pool, n in zip(self.by_class, counts, strict=True)]
         )
+
+    def sha256(self) -> str:
+        """Identifies what every client's examples are derived from."""
+        constants = f"{self.streams.seed} {self.clients} {self.size} {self.alpha!r}"
+        return sha256(constants.encode() + b"".join(pool.tobytes() + b"|" for pool in self.by_class))
 
 
 def derived(

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from sordino.core.errors import UsageError
+from sordino.core.files import sha256
 
 
 class Partition(Protocol):
@@ -29,6 +30,10 @@ class Partition(Protocol):
 
     def indices(self, client: int) -> np.ndarray:
         """The indices of one client's examples, int64."""
+        ...
+
+    def sha256(self) -> str:
+        """Identifies who holds what: equal for equal partitions of one kind."""
         ...
 
 
@@ -71,3 +76,7 @@ class Dealt:
         if not 0 <= client < self.clients:
             raise UsageError(f"client {client} does not exist; the {self.clients} clients count from 0")
         return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+    def sha256(self) -> str:
+        """Identifies who holds what."""
+        return sha256(self.offsets.tobytes() + self.order.tobytes())

@@ -15,12 +15,11 @@ import torch
 
 from sordino.core.errors import UsageError, unknown
 from sordino.core.streams import Streams
-from sordino.data.examples import DataSet, Examples, Scaling
+from sordino.data.examples import Constants, DataSet, Examples, Scaling
 from sordino.data.files import damaged
 from sordino.data.split import stratified
 
 Columns = dict[str, np.ndarray]
-Constants = float | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def load_table(
     columns = _read(path)
     feature_names = roles.of(columns, path)
     known = np.unique(columns[label]) if classes is None else np.asarray(list(classes))
-    scaling = Scaling(1.0, _constants(shift), _constants(scale))
+    scaling = Scaling.declared(1, shift, scale)
     train = _examples(columns, feature_names, label, known, path, scaling)
     owner_names, owner = _owners(columns, client)
     if test is not None:
@@ -176,7 +175,3 @@ def _owners(columns: Columns, client: str | None) -> tuple[tuple[str, ...], np.n
         return (), None
     names, owner = np.unique(columns[client], return_inverse=True)
     return tuple(str(name) for name in names), owner.astype(np.int64)
-
-
-def _constants(value: Constants) -> tuple[float, ...]:
-    return tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),)
