@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sordino.budgets import tables
+from sordino.budgets import fixed, tables
 from sordino.budgets.budget import Budget, Unit
 from sordino.core.errors import UsageError
 
@@ -81,9 +81,10 @@ class Population:
     ) -> Population:
         """From arrays, one value per client; a single value holds for all. `group` is a label per client.
 
-        Refuses, all rows in one message by row number from 0: ε ≤ 0 or NaN, δ outside (0, 1), a size that is
-        no positive whole number, an identity that is empty or occurs twice. δ ≥ 1 / n (n: clients, or the
-        client's records if those are the unit) only warns.
+        Budgets are kept in steps of 1e-12, rounded down, so that a ledger can pay them out in full. Refuses,
+        all rows in one message by row number from 0: ε ≤ 0, NaN or finite above 1e6, δ outside [1e-12, 1), a
+        size that is no positive whole number, an identity that is empty or occurs twice. δ ≥ 1 / n only warns
+        (n: clients, or the client's records if those are the unit).
         """
         columns = {"epsilon": epsilon, "delta": delta, "size": sizes, "eligible": eligible}
         optional = {"group": group, "id": None if ids is None else np.asarray(ids, dtype=Strings)}
@@ -181,8 +182,10 @@ def _checked(table: tables.Table, unit: Unit) -> Population:
     epsilon, delta = table.number("epsilon"), table.number("delta")
     sizes = table.number("size", default=1.0)
     ids = table.columns.get("id")
-    table.refuse("epsilon must be above 0 (inf: public)", ~(epsilon > 0), "epsilon")
-    table.refuse("delta must lie strictly between 0 and 1", ~((delta > 0) & (delta < 1)), "delta")
+    step = 1 / fixed.UNITS
+    small = (epsilon >= step) & ((epsilon <= fixed.LARGEST) | np.isinf(epsilon))
+    table.refuse("epsilon must be above 0 and at most 1e6, or inf (public)", ~small, "epsilon")
+    table.refuse("delta must be at least 1e-12 and below 1", ~((delta >= step) & (delta < 1)), "delta")
     table.refuse("size must be a whole number, 1 or more", ~((sizes >= 1) & (sizes % 1 == 0)), "size")
     if ids is not None:
         table.refuse("id is empty", ids == "", "id")
@@ -200,8 +203,8 @@ def _checked(table: tables.Table, unit: Unit) -> Population:
         warnings.warn(message, BudgetWarning, stacklevel=3)
     return Population(
         _frozen(sizes.astype(np.int64)),
-        _frozen(epsilon),
-        _frozen(delta),
+        _frozen(fixed.from_units(fixed.budget_units(epsilon))),
+        _frozen(fixed.from_units(fixed.budget_units(delta))),
         _frozen(group),
         names,
         _frozen(eligible),

@@ -44,8 +44,8 @@ def test_every_bad_row_is_listed_in_one_message():
     message = str(caught.value)
     assert "\n" not in message
     for part in (
-        "epsilon must be above 0 (inf: public): rows 1-3",
-        "delta must lie strictly between 0 and 1: rows 4-6",
+        "epsilon must be above 0 and at most 1e6, or inf (public): rows 1-3",
+        "delta must be at least 1e-12 and below 1: rows 4-6",
     ):
         assert part in message
     assert "size must be a whole number, 1 or more: rows 1, 5" in message
@@ -136,8 +136,8 @@ def test_csv_names_bad_rows_by_line_of_the_file(tmp_path: Path):
         Population.from_csv(write(tmp_path / "p.csv", text))
     message = str(caught.value)
     assert "expected 3 fields: line 6" in message
-    assert "epsilon must be above 0 (inf: public): lines 5, 7-8 (first: x)" in message
-    assert "delta must lie strictly between 0 and 1: line 7" in message
+    assert "epsilon must be above 0 and at most 1e6, or inf (public): lines 5, 7-8 (first: x)" in message
+    assert "delta must be at least 1e-12 and below 1: line 7" in message
 
 
 @pytest.mark.parametrize(
