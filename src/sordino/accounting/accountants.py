@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import dp_accounting as dpa
 import numpy as np
 from dp_accounting import pld, rdp
 
-from sordino.accounting import events, renyi
-from sordino.accounting.pairs import Part, worst_pairs
+from sordino.accounting import events, grids, renyi
+from sordino.accounting.pairs import parts_of
 from sordino.core import checks
 from sordino.core.errors import unknown
 from sordino.core.relations import Relation
 
+LEAST_DELTA = 1e-12  # below, the rounding of a loss distribution is as large as δ
+
 
 @dataclass(frozen=True)
 class Spend:
-    """A guarantee: (ε, δ) under a relation, the accountant that computed it, and what it had to do otherwise."""
+    """A guarantee: (ε, δ) under a relation, and the accountant that computed it.
+
+    `note` says why it is another accountant than the one asked, and is empty otherwise.
+    """
 
     epsilon: float
     delta: float
@@ -33,11 +39,17 @@ class Accountant(Protocol):
 
     @property
     def name(self) -> str:
-        """`pld` or `rdp`."""
+        """The name that `accountant` knows it by."""
+        ...
+
+    def curve(
+        self, event: events.DpEvent, deltas: Sequence[float], relation: Relation = Relation.ADD_REMOVE
+    ) -> tuple[Spend, ...]:
+        """What `event` costs at each δ: points of its whole privacy curve, from one computation."""
         ...
 
     def spend(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> Spend:
-        """ε of `event` at `delta`, with the accountant that was really used."""
+        """What `event` costs at `delta`."""
         ...
 
     def epsilon(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> float:
@@ -45,98 +57,94 @@ class Accountant(Protocol):
         ...
 
     def delta(self, event: events.DpEvent, epsilon: float, relation: Relation = Relation.ADD_REMOVE) -> float:
-        """δ of `event` at `epsilon`."""
+        """δ of `event` at `epsilon`; 1 if nothing holds."""
         ...
 
 
 @dataclass(frozen=True)
 class RdpAccountant:
-    """Rényi differential privacy. Takes every event but the capped one; ε is 5 to 20 % above the truth."""
+    """Rényi differential privacy: any δ, every event but the capped one; asks for 5 to 17 % more noise."""
 
-    orders: tuple[float, ...] = renyi.ORDERS
     name: str = "rdp"
 
+    def curve(
+        self, event: events.DpEvent, deltas: Sequence[float], relation: Relation = Relation.ADD_REMOVE
+    ) -> tuple[Spend, ...]:
+        """What `event` costs at each δ."""
+        orders, values = self._usable(event, relation)
+        return tuple(
+            Spend(_rdp_epsilon(orders, values, checks.delta("delta", d)), d, relation, self.name)
+            for d in deltas
+        )
+
     def spend(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> Spend:
-        """ε of `event` at `delta`."""
-        return Spend(self.epsilon(event, delta, relation), delta, relation, self.name)
+        """What `event` costs at `delta`."""
+        return self.curve(event, [delta], relation)[0]
 
     def epsilon(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> float:
         """ε of `event` at `delta`; ∞ if nothing holds."""
-        checks.delta("delta", delta)
-        curve = renyi.curve(event, relation, self.orders)
-        usable = np.isfinite(curve)
-        if not usable.any():
-            return math.inf
-        return float(rdp.compute_epsilon(np.array(self.orders)[usable], curve[usable], delta)[0])
+        return self.spend(event, delta, relation).epsilon
 
     def delta(self, event: events.DpEvent, epsilon: float, relation: Relation = Relation.ADD_REMOVE) -> float:
-        """δ of `event` at `epsilon`."""
+        """δ of `event` at `epsilon`; 1 if nothing holds."""
         checks.not_negative("epsilon", epsilon)
-        curve = renyi.curve(event, relation, self.orders)
-        usable = np.isfinite(curve)
-        if not usable.any():
+        orders, values = self._usable(event, relation)
+        if not orders:
             return 1.0
-        orders = np.array(self.orders)[usable]
-        return float(rdp.rdp_privacy_accountant.compute_delta(orders, curve[usable], epsilon)[0])
+        return float(rdp.rdp_privacy_accountant.compute_delta(orders, values, epsilon)[0])
+
+    def _usable(self, event: events.DpEvent, relation: Relation) -> tuple[list[float], list[float]]:
+        """The orders that give a bound, and the bounds."""
+        values = renyi.curve(event, relation)
+        usable = np.isfinite(values)
+        return np.array(renyi.ORDERS)[usable].tolist(), values[usable].tolist()
 
 
 @dataclass(frozen=True)
 class PldAccountant:
     """Privacy loss distributions: the tight accountant, and the default.
 
-    What it cannot take in time or memory (a grid of more than `most_points`), what has no loss distribution
-    (Skellam) and δ below 1e-12 it hands to RDP, and says so in the note of `spend`.
+    Plain Gaussians have a closed form, which is exact. What a loss distribution cannot take in about ten
+    seconds, what has none (Skellam) and δ < 1e-12 go to RDP instead, and `Spend` says so. `interval` is the
+    step of the grid of losses; each event gets a fitting one if it is not given.
     """
 
-    interval: float = 1e-4
-    most_points: int = 2_000_000
+    interval: float | None = None
     name: str = "pld"
 
-    def spend(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> Spend:
-        """ε of `event` at `delta`, by RDP if PLD cannot take it."""
-        checks.delta("delta", delta)
-        why = "δ below 1e-12" if delta < 1e-12 else self.cannot(event, relation)
+    def curve(
+        self, event: events.DpEvent, deltas: Sequence[float], relation: Relation = Relation.ADD_REMOVE
+    ) -> tuple[Spend, ...]:
+        """What `event` costs at each δ, by RDP where PLD cannot take it."""
+        for value in deltas:
+            checks.delta("delta", value)
+        mu = gaussian_mu(event, relation)
+        if mu is not None:
+            return tuple(Spend(_gaussian_epsilon(mu, d), d, relation, self.name) for d in deltas)
+        interval, why = grids.interval(event, relation, self.interval)
+        if min(deltas) < LEAST_DELTA:
+            why = f"delta below {LEAST_DELTA:g}"
         if why:
-            rival = RdpAccountant()
-            return Spend(
-                rival.epsilon(event, delta, relation), delta, relation, rival.name, f"rdp, not pld: {why}"
-            )
-        return Spend(float(self._account(event, relation).get_epsilon(delta)), delta, relation, self.name)
+            instead = RdpAccountant().curve(event, deltas, relation)
+            return tuple(replace(spend, note=f"not pld: {why}") for spend in instead)
+        account = _compose(event, relation, interval)
+        return tuple(Spend(float(account.get_epsilon(d)), d, relation, self.name) for d in deltas)
+
+    def spend(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> Spend:
+        """What `event` costs at `delta`, by RDP where PLD cannot take it."""
+        return self.curve(event, [delta], relation)[0]
 
     def epsilon(self, event: events.DpEvent, delta: float, relation: Relation = Relation.ADD_REMOVE) -> float:
-        """ε of `event` at `delta`, by RDP if PLD cannot take it."""
+        """ε of `event` at `delta`; ∞ if nothing holds."""
         return self.spend(event, delta, relation).epsilon
 
     def delta(self, event: events.DpEvent, epsilon: float, relation: Relation = Relation.ADD_REMOVE) -> float:
-        """δ of `event` at `epsilon`, by RDP if PLD cannot take it."""
+        """δ of `event` at `epsilon`, by RDP where PLD cannot take it; 1 if nothing holds."""
         checks.not_negative("epsilon", epsilon)
-        if self.cannot(event, relation):
+        interval, why = grids.interval(event, relation, self.interval)
+        if why:
             return RdpAccountant().delta(event, epsilon, relation)
-        return float(self._account(event, relation).get_delta(epsilon))
-
-    def cannot(self, event: events.DpEvent, relation: Relation = Relation.ADD_REMOVE) -> str:
-        """Why PLD cannot take `event` in time; empty if it can."""
-        points = 0.0
-        for part, count in events.runs(event):
-            leaf = events.charged(part, relation)
-            if isinstance(leaf, dpa.NonPrivateDpEvent):
-                return ""
-            shape = _shape(leaf)
-            if shape is None:
-                return f"{type(leaf).__name__} has no loss distribution"
-            points += _reach(shape, count, relation) / self.interval
-        return f"a grid of {points:.1g} points" if points > self.most_points else ""
-
-    def _account(self, event: events.DpEvent, relation: Relation) -> dpa.PrivacyAccountant:
-        neighbours = (
-            dpa.NeighboringRelation.REPLACE_ONE
-            if relation is Relation.REPLACE_ONE
-            else dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
-        )
-        account = pld.PLDAccountant(neighbours, self.interval)
-        for part, count in events.runs(event):
-            account.compose(events.charged(part, relation), count)
-        return account
+        return min(1.0, float(_compose(event, relation, interval).get_delta(epsilon)))
 
 
 def accountant(name: str) -> Accountant:
@@ -147,26 +155,29 @@ def accountant(name: str) -> Accountant:
     return known[name]
 
 
-def _shape(leaf: events.DpEvent) -> Part | None:
-    """q and z of the widest loss in `leaf`, if it has a loss distribution."""
-    match leaf:
-        case dpa.GaussianDpEvent():
-            return Part(1.0, leaf.noise_multiplier, 1)
-        case dpa.PoissonSampledDpEvent(event=dpa.GaussianDpEvent() as inner):
-            return Part(leaf.sampling_probability, inner.noise_multiplier, 1)
-        case dpa.dp_event.TruncatedSubsampledGaussianDpEvent():
-            return Part(leaf.sampling_probability, leaf.noise_multiplier / 2, 1)
-        case _:
-            return None
+def gaussian_mu(event: events.DpEvent, relation: Relation = Relation.ADD_REMOVE) -> float | None:
+    """μ of an event made of plain Gaussians, which is exactly μ-GDP; None for any other event."""
+    parts = parts_of(event, relation)
+    if parts is None or any(part.sampling_rate < 1 for part in parts):
+        return None
+    moved = 2 if relation is Relation.REPLACE_ONE else 1
+    return moved * math.sqrt(math.fsum(part.rounds / part.noise_multiplier**2 for part in parts))
 
 
-def _reach(part: Part, count: int, relation: Relation) -> float:
-    """About how wide the composed loss is: that of one release, or the spread of their sum if it is wider."""
-    pair = worst_pairs(part, relation)[0]
-    low, high = pair.loss(np.array(pair.reach()))
-    y = np.linspace(*pair.reach(), 400)
-    loss, mass = pair.loss(y), pair.density(y)
-    mass /= mass.sum()
-    mean = float(mass @ loss)
-    spread = math.sqrt(count * float(mass @ (loss - mean) ** 2))
-    return max(float(high - low), min(16 * spread, count * float(high - low)))
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    # The library's root is good to 1e-12 on either side; the factor keeps it on the private one.
+    return float(dpa.get_epsilon_gaussian(1 / mu, delta)) * (1 + 1e-10) if mu else 0.0
+
+
+def _rdp_epsilon(orders: list[float], values: list[float], delta: float) -> float:
+    return float(rdp.compute_epsilon(orders, values, delta)[0]) if orders else math.inf
+
+
+def _compose(event: events.DpEvent, relation: Relation, interval: float) -> dpa.PrivacyAccountant:
+    neighbours = dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
+    if relation is Relation.REPLACE_ONE:
+        neighbours = dpa.NeighboringRelation.REPLACE_ONE
+    account = pld.PLDAccountant(neighbours, interval)
+    for release, count in events.runs(event):
+        account.compose(events.charged(release, relation), count)
+    return account

@@ -1,7 +1,8 @@
 """The noise, the sampling rate or the number of rounds that a budget allows.
 
-The search runs on the fast accountant; what it finds is then checked, and if need be moved, with the accountant of
-record. So every answer is on the private side for that accountant, and z and q are at most 1 % from the best.
+The search runs on the fast accountant; what it finds is then checked, and if need be moved, with the
+accountant of record. So every answer is on the private side for that accountant, and z and q are at most 1 %
+from the best.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def noise_multiplier(
     accountant: str = "pld",
     relation: Relation = Relation.ADD_REMOVE,
 ) -> float:
-    """The smallest z, to 1 %, at which `rounds` sampled Gaussians cost at most (ε, δ). ε = ∞ needs no noise."""
+    """The smallest z, to 1 %, at which `rounds` sampled Gaussians cost at most (ε, δ); 0 for ε = ∞."""
     checks.probability("sampling_rate", sampling_rate)
     checks.count("rounds", rounds)
     return smallest_noise(

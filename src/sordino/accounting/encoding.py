@@ -43,12 +43,12 @@ def _part_to_json(part: events.DpEvent) -> Json:
                 "clients": part.dataset_size,
                 "cap": part.truncated_batch_size,
             }
-        case dpa.SampledWithoutReplacementDpEvent():
+        case dpa.SampledWithoutReplacementDpEvent(event=dpa.GaussianDpEvent() as inner):
             return {
                 "kind": "exactly-gaussian",
                 "drawn": part.sample_size,
                 "clients": part.source_dataset_size,
-                "z": part.event.noise_multiplier,
+                "z": inner.noise_multiplier,
             }
         case events.SkellamDpEvent():
             return {"kind": "skellam", "variance": part.variance, "l2": part.l2, "l1": part.l1}
@@ -87,12 +87,13 @@ def _part_text(part: events.DpEvent) -> str:
             return f"{_part_text(part.event)} on a Poisson sample (q = {part.sampling_probability:g})"
         case dpa.dp_event.TruncatedSubsampledGaussianDpEvent():
             return (
-                f"Gaussian(z = {part.noise_multiplier:g}) on a Poisson sample (q = {part.sampling_probability:g}, "
+                f"Gaussian(z = {part.noise_multiplier:g}) on a Poisson sample "
+                f"(q = {part.sampling_probability:g}, "
                 f"at most {part.truncated_batch_size} of {part.dataset_size})"
             )
-        case dpa.SampledWithoutReplacementDpEvent():
+        case dpa.SampledWithoutReplacementDpEvent(event=dpa.GaussianDpEvent() as inner):
             return (
-                f"Gaussian(z = {part.event.noise_multiplier:g}) on exactly {part.sample_size} "
+                f"Gaussian(z = {inner.noise_multiplier:g}) on exactly {part.sample_size} "
                 f"of {part.source_dataset_size}"
             )
         case events.SkellamDpEvent():

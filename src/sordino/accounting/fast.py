@@ -1,10 +1,10 @@
 """Our own privacy loss distributions: one evaluation of ε in milliseconds, for search and for tables.
 
-The loss of a Gaussian release, sampled or not, is put on a grid so that no cell loses any of it: the mass of a
-cell is split between its two ends, keeping its probability under both data sets ("connect the dots",
-Doroshenko et al. 2022). Rounds compose by one FFT of fixed length; what falls outside its window is bounded by
-Chernoff and counted as a failure. So ε is never below the truth, up to the rounding of the FFT (about 1e-13 in
-δ). dp-accounting stays the accountant of record: a published figure comes from `sordino.accounting.accountants`.
+The loss of a Gaussian release, sampled or not, is put on a grid so that no cell loses any of it: the mass of
+a cell is split between its two ends, keeping its probability under both data sets ("connect the dots",
+Doroshenko et al. 2022). Rounds compose by one FFT; what falls outside its window is bounded by Chernoff and
+counted as a failure. So ε is never below the truth, up to the rounding of the FFT (about 1e-13 in δ).
+dp-accounting stays the accountant of record: a published figure comes from `sordino.accounting.accountants`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from dp_accounting import get_epsilon_gaussian
 from numpy.typing import NDArray
-from scipy import fft, special
+from scipy import fft, signal, special
 
-from sordino.accounting.pairs import Pair, Part, log_density, worst_pairs
+from sordino.accounting.pairs import Array, Mixture, Pair, Part, fitting_step, worst_pairs
 from sordino.core import checks
 from sordino.core.errors import UsageError
 from sordino.core.relations import Relation
 
-Array = NDArray[np.float64]
-
 LEAST_NOISE = 0.05  # below, losses of hundreds overflow; such a run has no privacy to speak of
 LEAST_DELTA = 1e-12  # below, the rounding of the FFT shows
-_LENGTHS = (2**14, 2**15, 2**16)  # of the FFT
+_LENGTHS = (2**14, 2**16)  # least and greatest of the FFT
 _TAIL = 1e-15  # probability of a composed loss outside the window
 _ORDERS = np.geomspace(1e-3, 1e4, 40)  # of the Chernoff bounds
 
@@ -59,14 +57,15 @@ class Direction(NamedTuple):
         room = delta - self.lost
         if room <= 0:
             return math.inf
-        # For ε in the cell below losses[i], δ(ε) = above[i] − e^ε · discounted[i]; it falls with ε.
+        if not len(losses):
+            return 0.0
+        # For ε up to one step below losses[i], δ(ε) = above[i] − exp(ε − losses[i]) · discounted[i].
         above = np.cumsum(masses[::-1])[::-1]
-        discounted = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
-        beyond = above - np.exp(losses) * discounted > room
-        index = len(losses) - int(np.argmax(beyond[::-1])) if beyond.any() else 0
-        if index == len(losses):
-            return math.inf
-        return max(0.0, math.log((above[index] - room) / discounted[index])) if above[index] > room else 0.0
+        discounted = signal.lfilter([1.0], [1.0, -math.exp(-self.step)], masses[::-1])[::-1]
+        index = int(np.max(np.flatnonzero(above - discounted > room), initial=-1)) + 1
+        if above[index] <= room:
+            return 0.0
+        return max(0.0, float(losses[index] + np.log((above[index] - room) / discounted[index])))
 
     def delta(self, epsilon: float) -> float:
         """The smallest δ that holds with `epsilon`."""
@@ -76,13 +75,13 @@ class Direction(NamedTuple):
 
     def _positive(self) -> tuple[Array, Array]:
         start = max(0, -self.first)
-        masses = self.masses[start:]
-        return (self.first + start + np.arange(len(masses))) * self.step, masses
+        places = np.arange(self.first + start, self.first + len(self.masses), dtype=np.float64)
+        return places * self.step, self.masses[start:]
 
 
 @dataclass(frozen=True)
 class LossDistribution:
-    """The privacy loss of a composition, in both directions of its relation. Figures are the worse of the two."""
+    """The privacy loss of a composition, in each direction of its relation; figures are the worse of them."""
 
     directions: tuple[Direction, ...]
 
@@ -122,12 +121,17 @@ def delta(
     epsilon: float,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> float:
-    """δ at `epsilon` of `rounds` Gaussian releases, each over a Poisson sample of rate q. Never below the truth."""
+    """δ at `epsilon` of `rounds` Gaussian releases, each over a Poisson sample. Never below the truth."""
     return compose([Part(sampling_rate, noise_multiplier, rounds)], relation).delta(epsilon)
 
 
-def compose(parts: Sequence[Part], relation: Relation = Relation.ADD_REMOVE) -> LossDistribution:
-    """The privacy loss of all `parts` together: schedules that change by round, several losses a round."""
+def compose(
+    parts: Sequence[Part], relation: Relation = Relation.ADD_REMOVE, *, resolution: float = 20.0
+) -> LossDistribution:
+    """The privacy loss of all `parts` together: schedules that change by round, several losses a round.
+
+    `resolution` is the number of grid steps to a standard deviation of one round's loss.
+    """
     for part in parts:
         checks.probability("sampling_rate", part.sampling_rate)
         checks.count("rounds", part.rounds)
@@ -138,23 +142,28 @@ def compose(parts: Sequence[Part], relation: Relation = Relation.ADD_REMOVE) -> 
             )
         if relation is Relation.ZERO_OUT and part.sampling_rate < 1:
             raise UsageError(
-                f"sampling_rate = {part.sampling_rate:g} amplifies nothing under zero-out, whose adversary sees who "
-                "was drawn; use sampling_rate 1 and the rounds that a unit takes part in"
+                f"sampling_rate = {part.sampling_rate:g} amplifies nothing under zero-out, whose adversary "
+                "sees who was drawn; use sampling_rate 1 and the rounds that a unit takes part in"
             )
     counts = np.array([part.rounds for part in parts])
-    scale = _scale(parts)
-    pairs = zip(*(worst_pairs(part, relation) for part in parts), strict=True)
-    return LossDistribution(tuple(_direction(direction, counts, scale) for direction in pairs))
+    finest = fitting_step(parts, resolution)
+    directions = list(zip(*(worst_pairs(part, relation) for part in parts), strict=True))
+    if all(part.sampling_rate == 1 for part in parts):
+        del directions[1:]  # unsampled Gaussians cost the same in both
+    return LossDistribution(tuple(_direction(pairs, counts, finest) for pairs in directions))
 
 
-def _cells(mixture: tuple[tuple[float, float], ...], edges: Array) -> Array:
+def _cells(mixture: Mixture, edges: Array) -> Array:
     """The probability of each cell between `edges`, to full relative precision in both tails."""
     total = np.zeros(len(edges) - 1)
     for weight, mean in mixture:
-        if weight:
-            y = edges - mean
-            left, right = special.ndtr(y), special.ndtr(-y)
-            total += weight * np.where(y[:-1] > 0, right[:-1] - right[1:], left[1:] - left[:-1])
+        y = edges - mean
+        tail = special.ndtr(-np.abs(y))
+        cells = np.abs(np.diff(tail))
+        middle = int(np.searchsorted(y, 0.0))
+        if 0 < middle < len(y):
+            cells[middle - 1] = 1 - tail[middle - 1] - tail[middle]
+        total += weight * cells
     return total
 
 
@@ -165,8 +174,8 @@ def _on_grid(pair: Pair, step: float) -> tuple[int, Array, float]:
     losses = np.arange(first, last + 1) * step
     edges = np.concatenate(([-np.inf], pair.outcome(losses), [np.inf]))
     p, q = _cells(pair.p, edges), _cells(pair.q, edges)
-    # Split each inner cell between its ends so that both its probabilities are kept; what lies below the grid moves
-    # up to its first loss, what lies above is as lossy as its last one and an infinite one can make it.
+    # Split each inner cell between its ends so that both its probabilities are kept. What lies below the grid
+    # moves up to its first loss, what lies above is split between its last loss and an infinite one.
     upper = np.clip((p[1:-1] - np.exp(losses[:-1]) * q[1:-1]) / -math.expm1(-step), 0.0, p[1:-1])
     masses = np.zeros(len(losses))
     masses[1:] += upper
@@ -177,52 +186,55 @@ def _on_grid(pair: Pair, step: float) -> tuple[int, Array, float]:
     return first, masses, float(p[-1] - kept)
 
 
-def _scale(parts: Sequence[Part]) -> float:
-    """The standard deviation of the loss of an average round, without the unit."""
-    variances = [part.sampling_rate**2 * np.expm1(min(600.0, part.noise_multiplier**-2)) for part in parts]
-    return math.sqrt(np.average(variances, weights=[part.rounds for part in parts]))
-
-
-def _direction(pairs: Sequence[Pair], counts: NDArray[np.int64], scale: float) -> Direction:
-    low, high = _window(pairs, counts)
+def _direction(pairs: Sequence[Pair], counts: NDArray[np.int64], finest: float) -> Direction:
+    """The composition in one direction, on a window that is widened until almost nothing lies above it."""
+    low, high, order = _window(pairs, counts)
     while True:
-        result, outside = _convolve(pairs, counts, low, high, scale)
+        result, outside = _convolve(pairs, counts, (low, high, order), finest)
         if outside < 100 * _TAIL:
             return result
         low, high = low - (high - low) / 10, high + (high - low) / 10
 
 
-def _window(pairs: Sequence[Pair], counts: NDArray[np.int64]) -> tuple[float, float]:
-    """Between which losses all but about _TAIL of the composition lies, at either end."""
-    up, down = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
+def _window(pairs: Sequence[Pair], counts: NDArray[np.int64]) -> tuple[float, float, float]:
+    """Losses between which all but about _TAIL of the composition lies, and the order for the upper one."""
+    up, down = np.full(len(_ORDERS), -math.log(_TAIL)), np.full(len(_ORDERS), -math.log(_TAIL))
     for pair, count in zip(pairs, counts, strict=True):
         y = np.linspace(*pair.reach(), 300)
-        loss = pair.loss(y)
-        log_mass = log_density(pair.p, y) - y**2 / 2
-        log_mass -= special.logsumexp(log_mass)
-        up += count * special.logsumexp(log_mass + np.outer(_ORDERS, loss), axis=1)
-        down += count * special.logsumexp(log_mass - np.outer(_ORDERS, loss), axis=1)
-    spare = -math.log(_TAIL)
-    return float(np.max(-(down + spare) / _ORDERS)), float(np.min((up + spare) / _ORDERS))
+        loss, mass = pair.loss(y), pair.density(y)
+        mass /= mass.sum()
+        up += count * _log_moment(_ORDERS, loss, mass)
+        down += count * _log_moment(-_ORDERS, loss, mass)
+    best = int(np.argmin(up / _ORDERS))
+    return float(np.max(-down / _ORDERS)), float(up[best] / _ORDERS[best]), float(_ORDERS[best])
+
+
+def _log_moment(orders: Array, losses: Array, masses: Array) -> Array:
+    """log E exp(order · loss) at each order."""
+    exponents = np.multiply.outer(orders, losses)
+    largest = exponents.max(axis=-1)
+    return largest + np.log(np.exp(exponents - largest[..., None]) @ masses)
 
 
 def _convolve(
-    pairs: Sequence[Pair], counts: NDArray[np.int64], low: float, high: float, scale: float
+    pairs: Sequence[Pair], counts: NDArray[np.int64], window: tuple[float, float, float], finest: float
 ) -> tuple[Direction, float]:
     """The composition on a window of losses, and a bound on the probability of a loss above it."""
-    length = next((n for n in _LENGTHS if (high - low) / n <= scale / 10), _LENGTHS[-1])
-    step = (high - low) / (length - 2)
-    start = math.floor(low / step)
+    low, high, order = window
+    rounding = math.ceil(4.5 * math.sqrt(counts.sum())) + 1  # nine standard deviations, in steps
+    wanted = max(_LENGTHS[0], 4 * rounding, min(_LENGTHS[1], math.ceil((high - low) / finest)))
+    length = int(fft.next_fast_len(wanted, real=True) or wanted)
+    step = (high - low) / (length - 2 * rounding)
+    start = math.floor(low / step) - rounding
     spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
-    finite = 0.0
-    growth = np.zeros(len(_ORDERS))
+    log_finite = 0.0
+    exponent = -order * (start + length - 1) * step
     for pair, count in zip(pairs, counts, strict=True):
         first, masses, lost = _on_grid(pair, step)
-        indices = first + np.arange(len(masses))
-        spectrum *= fft.rfft(np.bincount(indices % length, weights=masses, minlength=length)) ** count
-        finite += count * math.log1p(-lost)
-        growth += count * special.logsumexp(np.outer(_ORDERS, indices * step), b=masses, axis=1)
-    top = (start + length - 1) * step
-    outside = min(1.0, math.exp(np.min(growth - _ORDERS * top)))
-    masses = np.maximum(np.roll(fft.irfft(spectrum, length), -start), 0.0)
-    return Direction(step, start, masses, outside - math.expm1(finite)), outside
+        places = first + np.arange(len(masses))
+        spectrum *= np.fft.rfft(np.bincount(places % length, weights=masses, minlength=length)) ** count
+        log_finite += count * math.log1p(-lost)
+        exponent += count * float(_log_moment(np.array(order), places.astype(np.float64) * step, masses))
+    outside = math.exp(min(0.0, exponent))
+    masses = np.maximum(np.roll(np.fft.irfft(spectrum, length), -start), 0.0)
+    return Direction(step, start, masses, outside - math.expm1(log_finite)), outside

@@ -7,18 +7,19 @@ with and without the unit, measured in standard deviations of the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import dp_accounting as dpa
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from sordino.accounting import events
 from sordino.core.relations import Relation
 
 Array = NDArray[np.float64]
+
+Mixture = tuple[tuple[float, float], ...]  # (weight, mean) of unit Gaussians
 
 REACH = 8.5  # standard deviations; what lies beyond has probability 1e-17
 
@@ -37,8 +38,8 @@ class Pair(NamedTuple):
     A mixture is a tuple of (weight, mean). The loss grows with the outcome.
     """
 
-    p: tuple[tuple[float, float], ...]
-    q: tuple[tuple[float, float], ...]
+    p: Mixture
+    q: Mixture
     outcome: Callable[[Array], Array]
 
     def loss(self, y: Array) -> Array:
@@ -58,15 +59,19 @@ class Pair(NamedTuple):
 def worst_pairs(part: Part, relation: Relation) -> tuple[Pair, ...]:
     """The worst pairs of output distributions, in units of the noise, one for each direction."""
     rate, shift = part.sampling_rate, 1 / part.noise_multiplier
-    with_unit, without = ((1 - rate, 0.0), (rate, shift)), ((1.0, 0.0),)
-    mirrored = ((1 - rate, 0.0), (rate, -shift))
+    without: Mixture = ((1.0, 0.0),)
+    undrawn: Mixture = () if rate == 1 else ((1 - rate, 0.0),)
+    with_unit, mirrored = (*undrawn, (rate, shift)), (*undrawn, (rate, -shift))
 
     def removed(loss: Array) -> Array:
-        # loss = log(1 − q + q exp(shift · y − shift²/2)); expm1 keeps its digits near 0, the other form near ∞.
+        # loss = log(1 − q + q exp(shift · y − shift²/2)); expm1 keeps the digits near 0, the other near ∞.
         with np.errstate(divide="ignore", over="ignore"):
             near = np.log(np.maximum(np.expm1(loss) + rate, 0.0))
             far = loss + np.log1p(-(1 - rate) * np.exp(-np.maximum(loss, 1.0)))
         return (np.where(loss < 1, near, far) - math.log(rate)) / shift + shift / 2
+
+    def added(loss: Array) -> Array:
+        return -removed(-loss)
 
     def replaced(loss: Array) -> Array:
         # exp(shift · y − loss/2) − its inverse = 2 (1 − q)/q · exp(shift²/2) · sinh(loss/2)
@@ -74,16 +79,31 @@ def worst_pairs(part: Part, relation: Relation) -> tuple[Pair, ...]:
 
     if relation is Relation.REPLACE_ONE:
         return (Pair(with_unit, mirrored, replaced),)
-    if rate == 1:
-        return (Pair(with_unit[1:], without, removed),)
-    return Pair(with_unit, without, removed), Pair(without, mirrored, lambda loss: -removed(-loss))
+    return Pair(with_unit, without, removed), Pair(without, mirrored, added)
 
 
-def log_density(mixture: tuple[tuple[float, float], ...], y: Array) -> Array:
-    """The log density of a mixture, against the unit Gaussian."""
-    weights = [weight for weight, _ in mixture]
-    exponents = np.array([mean * y - mean**2 / 2 for _, mean in mixture])
-    return special.logsumexp(exponents, axis=0, b=np.array(weights)[:, None])
+def log_density(mixture: Mixture, y: Array) -> Array:
+    """The log density of a mixture at `y`, against the unit Gaussian."""
+    total = np.full(len(y), -np.inf)
+    for weight, mean in mixture:
+        total = np.logaddexp(total, math.log(weight) + mean * y - mean**2 / 2)
+    return total
+
+
+def spread(parts: Sequence[Part]) -> float:
+    """The standard deviation of an average round's loss where the unit is absent: the scale of a grid."""
+    variances = [part.sampling_rate**2 * math.expm1(min(600.0, part.noise_multiplier**-2)) for part in parts]
+    return math.sqrt(np.average(variances, weights=[part.rounds for part in parts]))
+
+
+def fitting_step(parts: Sequence[Part], resolution: float) -> float:
+    """The step of a grid of losses on which rounding costs little.
+
+    `resolution` steps to the spread of a round, or what moves ε by less than 1e-4: rounding a loss of spread
+    s to steps h ≫ s adds a variance of at most h · s a round.
+    """
+    scale, rounds = spread(parts), sum(part.rounds for part in parts)
+    return max(scale / resolution, 1e-8 / (22 * rounds * scale))
 
 
 def parts_of(event: events.DpEvent, relation: Relation) -> list[Part] | None:

@@ -61,7 +61,7 @@ def _release(part: events.DpEvent, relation: Relation, orders: tuple[float, ...]
 
 
 def _replaced(rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> tuple[float, ...]:
-    """The sampled Gaussian under replace-one, which dp-accounting does not offer: quadrature of the worst pair.
+    """The sampled Gaussian under replace-one, which dp-accounting refuses: quadrature of the worst pair.
 
     The trapezoidal rule converges geometrically, since the integrand is analytic within π z of the line.
     """
@@ -76,13 +76,13 @@ def _replaced(rate: float, noise_multiplier: float, orders: tuple[float, ...]) -
             continue
         y = np.arange(-shift - 12, reach, step)
         logs = order * log_density(pair.p, y) + (1 - order) * log_density(pair.q, y) - y**2 / 2
-        total = float(special.logsumexp(logs)) + math.log(step / math.sqrt(2 * math.pi))
+        total = float(np.logaddexp.reduce(logs)) + math.log(step / math.sqrt(2 * math.pi))
         values.append(max(0.0, total) / (order - 1))
     return tuple(values)
 
 
 def skellam(event: events.SkellamDpEvent, order: float, relation: Relation = Relation.ADD_REMOVE) -> float:
-    """The Rényi divergence of Skellam noise (Agarwal, Kairouz, Liu 2021); between integers, at the next one."""
+    """The Rényi divergence of Skellam noise (Agarwal, Kairouz, Liu 2021); between integers, of the next."""
     alpha = max(2, math.ceil(order))
     moved = 2 if relation is Relation.REPLACE_ONE else 1
     l2_squared, l1, variance = (moved * event.l2) ** 2, moved * event.l1, event.variance
@@ -101,4 +101,4 @@ def _sampled_skellam(rate: float, event: events.SkellamDpEvent, order: float) ->
     log_binomial = special.gammaln(alpha + 1) - special.gammaln(k + 1) - special.gammaln(alpha - k + 1)
     factor = np.where(k >= 3, math.log(3), 0.0)
     terms = factor + log_binomial + k * math.log(rate) + (alpha - k) * math.log1p(-rate) + inner
-    return max(0.0, float(special.logsumexp(terms))) / (alpha - 1)
+    return max(0.0, float(np.logaddexp.reduce(terms))) / (alpha - 1)
