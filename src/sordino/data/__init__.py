@@ -3,6 +3,7 @@
 from sordino.data.catalogue import Source, catalogue, load
 from sordino.data.examples import DataSet, Examples, Scaling, Windows
 from sordino.data.partitions import Dealt, Partition, deal, manifest, partitions
+from sordino.data.summary import summary
 
 __all__ = [
     "DataSet",
@@ -17,4 +18,5 @@ __all__ = [
     "load",
     "manifest",
     "partitions",
+    "summary",
 ]

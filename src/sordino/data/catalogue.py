@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sordino.core.errors import UsageError, unknown
+from sordino.core.options import check_options, option_names
 from sordino.data.examples import DataSet
-from sordino.data.options import check_options, option_names
+from sordino.data.files import find
 from sordino.data.sources.cifar import load_cifar10
 from sordino.data.sources.digits import load_digits
 from sordino.data.sources.idx import load_emnist, load_fmnist, load_mnist
@@ -23,11 +24,15 @@ _FOLDER = ("folder",)
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that can be named: what it is, and the function that loads it."""
+    """A data set that can be named: what it is, and the function that loads it.
+
+    One of `files` shows that it is there.
+    """
 
     name: str
     about: str
     loader: Callable[..., Any]
+    files: tuple[str, ...] = ()
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -39,18 +44,30 @@ class Source:
         """Whether it reads files from a data folder."""
         return option_names(self.loader, ()) != self.options
 
+    def found(self, folder: Path | str | None = None) -> Path | None:
+        """The folder that holds the set's files, or None."""
+        try:
+            return find(self.name, self.files, folder).parent if self.files else None
+        except UsageError:
+            return None
+
 
 def catalogue() -> dict[str, Source]:
     """All named data sets."""
+    mnist = ("train-images-idx3-ubyte",)
+    emnist = ("emnist-digits-train-images-idx3-ubyte",)
+    cifar = ("data_batch_1.bin", "data_batch_1")
+    svhn = ("train_32x32.mat",)
+    roles = ("moby_roles.json",)
     sources = (
         Source("digits", "handwritten digits, 8 × 8, 10 classes; bundled", load_digits),
-        Source("mnist", "handwritten digits, 28 × 28, 10 classes; by writer with writers = true", load_mnist),
-        Source("fmnist", "Fashion-MNIST: articles of clothing, 28 × 28, 10 classes", load_fmnist),
-        Source("emnist", "handwritten digits (or letters), 28 × 28, 10 to 62 classes", load_emnist),
-        Source("cifar10", "photographs, 3 × 32 × 32, 10 classes", load_cifar10),
-        Source("svhn", "house numbers, 3 × 32 × 32, 10 classes", load_svhn),
-        Source("shakespeare", "the next of 80 characters, a client a speaking role", load_shakespeare),
-        Source("table", "your own CSV, Parquet or NPZ file with a label and a client column", load_table),
+        Source("mnist", "handwritten digits, 28 × 28, 10 classes, 539 writers", load_mnist, mnist),
+        Source("fmnist", "articles of clothing, 28 × 28, 10 classes", load_fmnist, mnist),
+        Source("emnist", "handwriting, 28 × 28, 10 to 62 classes", load_emnist, emnist),
+        Source("cifar10", "photographs, 3 × 32 × 32, 10 classes", load_cifar10, cifar),
+        Source("svhn", "house numbers, 3 × 32 × 32, 10 classes", load_svhn, svhn),
+        Source("shakespeare", "80 characters in, the next out; 1,129 roles", load_shakespeare, roles),
+        Source("table", "your own CSV, Parquet or NPZ file", load_table),
     )
     return {source.name: source for source in sources}
 

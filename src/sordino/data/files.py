@@ -14,15 +14,17 @@ VARIABLE = "SORDINO_DATA"
 """The environment variable that names a folder with a subfolder for each data set."""
 
 _SUFFIXES = ("", ".gz", ".xz")
+_UNPACKED = {"cifar10": ("cifar-10-batches-bin", "cifar-10-batches-py"), "emnist": ("gzip",)}
+"""The folders that the sets' archives make."""
 
 
-def find(name: str, files: tuple[str, ...], folder: Path | str | None = None, inside: str = "") -> Path:
+def find(name: str, files: tuple[str, ...], folder: Path | str | None = None) -> Path:
     """The first of `files` that there is, plain, .gz or .xz, for the data set `name`.
 
-    Looked for in the subfolder `name` of `folder` (or of SORDINO_DATA), in `folder` itself, and in the
-    folders called `inside` in these, which is what the set's archive makes when it is unpacked.
+    Looked for in the subfolder `name` of `folder` (or of SORDINO_DATA), in `folder` itself, and in the folder
+    that the set's archive makes when it is unpacked there.
     """
-    places = _places(name, folder, inside)
+    places = _places(name, folder)
     for place in places:
         for file in files:
             for suffix in _SUFFIXES:
@@ -34,7 +36,8 @@ def find(name: str, files: tuple[str, ...], folder: Path | str | None = None, in
     )
 
 
-def _places(name: str, folder: Path | str | None, inside: str) -> list[Path]:
+def data_folder(name: str, folder: Path | str | None = None) -> Path:
+    """`folder`, else the folder that SORDINO_DATA names, for the data set `name`; refused if not there."""
     chosen = folder or os.environ.get(VARIABLE)
     if not chosen:
         raise UsageError(f"{name}: no folder to look in; give the data folder, or set {VARIABLE}")
@@ -42,8 +45,13 @@ def _places(name: str, folder: Path | str | None, inside: str) -> list[Path]:
     if not root.is_dir():
         where = "the data folder" if folder else VARIABLE
         raise UsageError(f"{name}: {where} = {root} is not a folder; give one that exists")
+    return root
+
+
+def _places(name: str, folder: Path | str | None) -> list[Path]:
+    root = data_folder(name, folder)
     bases = [root / name, root] if folder else [root / name]
-    return [place for base in bases for place in ((base, base / inside) if inside else (base,))]
+    return [base / inside for base in bases for inside in ("", *_UNPACKED.get(name, ()))]
 
 
 def read(path: Path) -> bytes:

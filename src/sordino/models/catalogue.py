@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
 from sordino.core.errors import UsageError, unknown
+from sordino.core.options import check_options
 from sordino.models.cnn import cnn, cnn_3_layer, cnn_512_32
 from sordino.models.deep import alexnet, mobilenet_v2, resnet_18
 from sordino.models.small import logistic, mlp
 from sordino.models.text import lstm, lstm_small
 
-Maker = Callable[[tuple[int, ...], int], nn.Module]
+_GIVEN = ("input_shape", "classes")
 
 
-def models() -> dict[str, Maker]:
-    """All named models; each is a function of the input shape and the number of classes."""
+def models() -> dict[str, Callable[..., nn.Module]]:
+    """All named models; each is a function of the input shape, the number of classes and its options."""
     return {
         "logistic": logistic,
         "mlp": mlp,
@@ -34,39 +36,33 @@ def models() -> dict[str, Maker]:
     }
 
 
-def build(name: str, input_shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+def build(name: str, input_shape: tuple[int, ...], classes: int, seed: int, **options: Any) -> nn.Module:
     """The model called `name`, initialised from `seed` alone; PyTorch's global generator stays as it was.
 
     `name` is one of `models()`, or the import path `package.module:function` of a function (or class) that
     returns an nn.Module; it is given `input_shape` and `classes` if it has parameters of these names.
+    `options` are its other parameters; an unknown one is refused.
     """
     maker = models().get(name) or _imported(name)
+    check_options(f"model '{name}'", maker, options, _GIVEN)
+    shape = {"input_shape": input_shape, "classes": classes}
+    taken = {key: value for key, value in shape.items() if key in inspect.signature(maker).parameters}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return maker(input_shape, classes)
+        return _module(name, maker(**taken, **options))
 
 
-def _imported(path: str) -> Maker:
-    module_name, colon, attribute = path.partition(":")
+def _imported(path: str) -> Callable[..., Any]:
+    module, colon, function = path.partition(":")
     if not colon:
         raise unknown("model", path, [*models(), "package.module:function"])
     try:
-        maker = getattr(importlib.import_module(module_name), attribute)
+        return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"model '{path}' cannot be imported: {error}") from error
 
-    def make(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        given = {"input_shape": input_shape, "classes": classes}
-        wanted = {key: value for key, value in given.items() if key in inspect.signature(maker).parameters}
-        try:
-            module = maker(**wanted)
-        except TypeError as error:
-            raise UsageError(
-                f"model '{path}' could not be made: {error}; its parameters may be input_shape "
-                "and classes, all others need a default"
-            ) from error
-        if not isinstance(module, nn.Module):
-            raise UsageError(f"model '{path}' made a {type(module).__name__}; it must make an nn.Module")
-        return module
 
-    return make
+def _module(name: str, made: Any) -> nn.Module:
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"model '{name}' is a {type(made).__name__}; the function must return an nn.Module")
+    return made

@@ -10,9 +10,9 @@ import numpy as np
 
 from sordino.core.checks import count
 from sordino.core.errors import UsageError, unknown
+from sordino.core.options import check_options
 from sordino.core.streams import Streams
 from sordino.data.examples import DataSet
-from sordino.data.options import check_options
 from sordino.data.partitions import sizes as shares
 from sordino.data.partitions.class_counts import class_counts
 from sordino.data.partitions.dirichlet import dirichlet, dirichlet_sized

@@ -40,7 +40,7 @@ def _examples(batches: tuple[str, ...], folder: Path | None, scaling: Scaling) -
 
 
 def _locate(batch: str, folder: Path | None) -> tuple[Path, bool]:
-    path = find("cifar10", (f"{batch}.bin", batch), folder, inside="cifar-10-batches-bin")
+    path = find("cifar10", (f"{batch}.bin", batch), folder)
     return path, ".bin" in path.suffixes
 
 
@@ -55,18 +55,11 @@ def _binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _pickled(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """A dict with `data` (one row of 3,072 bytes an image) and `labels`."""
+    content = read(path)
     try:
-        batch = _ArraysOnly(io.BytesIO(read(path)), encoding="bytes").load()
+        batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
         pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-    ) as error:
+    except Exception as error:  # a damaged pickle makes the reader raise anything
         raise damaged(path, f"no CIFAR-10 batch: {error}") from error
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), _PIXELS) or labels.dtype.kind not in "iu":
         raise damaged(

@@ -77,8 +77,8 @@ def _pairs(
     """The data set whose two parts are a file of images and a file of labels each."""
     examples: list[Examples] = []
     for part in parts:
-        images = find(name, (f"{part}-images-idx3-ubyte",), folder, inside="gzip")
-        labels = find(name, (f"{part}-labels-idx1-ubyte",), folder, inside="gzip")
+        images = find(name, (f"{part}-images-idx3-ubyte",), folder)
+        labels = find(name, (f"{part}-labels-idx1-ubyte",), folder)
         pixels, y = read_idx(images, 3), read_idx(labels, 1)
         if len(pixels) != len(y):
             raise damaged(labels, f"{len(y)} labels for the {len(pixels)} images of {images.name}")

@@ -112,9 +112,9 @@ def _arrow(path: Path) -> Columns:
         column = table.column(name)
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy())[0]) + 1
+            more = f" and {column.null_count - 1} more" if column.null_count > 1 else ""
             raise UsageError(
-                f"{path}: column '{name}' has no value in row {row} (and {column.null_count - 1} more); "
-                "fill the gaps or drop those rows"
+                f"{path}: column '{name}' has no value in row {row}{more}; fill the gaps or drop those rows"
             )
         columns[name] = column.to_numpy()
     return columns
