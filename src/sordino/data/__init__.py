@@ -3,6 +3,7 @@
 from sordino.data.catalogue import Source, catalogue, load
 from sordino.data.examples import DataSet, Examples, Scaling, Windows
 from sordino.data.partitions import Dealt, Partition, deal, manifest, partitions
+from sordino.data.sources.table import read_inputs
 from sordino.data.summary import summary
 
 __all__ = [

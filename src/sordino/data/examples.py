@@ -150,7 +150,8 @@ class DataSet:
 
     `owner` is the natural client of each training example, as an index into `owner_names` (None if the set
     has no natural clients). The test examples belong to nobody: no budget covers them, so figures computed
-    on them are only safe to show if they are public.
+    on them are only safe to show if they are public. `features` and `class_names` name the columns of a
+    table and its classes.
     """
 
     name: str
@@ -158,6 +159,8 @@ class DataSet:
     test: Examples
     owner: np.ndarray | None = None
     owner_names: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.train) or not len(self.test):

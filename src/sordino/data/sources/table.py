@@ -71,6 +71,7 @@ def load_table(
     scaling = Scaling.declared(1, shift, scale)
     train = _examples(columns, feature_names, label, known, path, scaling)
     owner_names, owner = _owners(columns, client)
+    class_names = tuple(str(name) for name in known.tolist())
     if test is not None:
         held_out = _read(Path(test))
         names = replace(roles, client=None, features=feature_names).of(held_out, Path(test))
@@ -80,11 +81,37 @@ def load_table(
             _examples(held_out, names, label, known, Path(test), scaling),
             owner,
             owner_names,
+            feature_names,
+            class_names,
         )
     kept, aside = stratified(train.y.numpy(), test_fraction, Streams(0).generator("table test split"))
     return DataSet(
-        path.stem, train.take(kept), train.take(aside), None if owner is None else owner[kept], owner_names
+        path.stem,
+        train.take(kept),
+        train.take(aside),
+        None if owner is None else owner[kept],
+        owner_names,
+        feature_names,
+        class_names,
     )
+
+
+def read_inputs(
+    path: Path | str, features: Sequence[str], *, shift: Constants = 0.0, scale: Constants = 1.0
+) -> Examples:
+    """The features of a file's rows for prediction, without labels (all are 0), scaled as in training."""
+    path = Path(path)
+    columns = _read(path)
+    for name in features:
+        if name not in columns:
+            raise UsageError(f"{path}: {unknown('column', name, columns)}")
+    rows = len(next(iter(columns.values())))
+    columns = {**columns, _NO_LABEL: np.zeros(rows, dtype=np.int64)}
+    scaling = Scaling(1.0, _constants(shift), _constants(scale))
+    return _examples(columns, tuple(features), _NO_LABEL, np.zeros(1, dtype=np.int64), path, scaling)
+
+
+_NO_LABEL = "(no label)"
 
 
 def _read(path: Path) -> Columns:
