@@ -34,6 +34,11 @@ def from_units(units: ArrayLike) -> NDArray[np.float64]:
     return np.where(whole == INFINITE, np.inf, whole / UNITS)
 
 
+def rounded_down(values: ArrayLike) -> NDArray[np.float64]:
+    """Budgets as a ledger keeps them: whole units, rounded down."""
+    return from_units(budget_units(values))
+
+
 def add(spent: Units, cost: Units) -> Units:
     """spent + cost for amounts of zero or more, `INFINITE` where the sum would not fit."""
     return np.minimum(spent, INFINITE - cost) + cost

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sordino.budgets import fixed, tables
 from sordino.budgets.budget import Budget, Unit
+from sordino.core import checks
 from sordino.core.errors import UsageError
 
 Strings = np.dtypes.StringDType()
@@ -167,6 +168,14 @@ class Population:
         delta = np.array([budget.delta for budget in budgets])[self.group]
         return replace(self, epsilon=_frozen(epsilon), delta=_frozen(delta))
 
+    def scaled(self, share: float) -> Population:
+        """Each client with that share of its ε and its δ: what one run of several may plan with."""
+        checks.probability("share", share)
+        epsilon, delta = (
+            _frozen(fixed.rounded_down(column * share)) for column in (self.epsilon, self.delta)
+        )
+        return replace(self, epsilon=epsilon, delta=delta)
+
     def ids_array(self) -> NDArray[Any]:
         """All identities, as an array of strings."""
         return np.arange(len(self)).astype(Strings) if self.ids is None else self.ids
@@ -203,8 +212,8 @@ def _checked(table: tables.Table, unit: Unit) -> Population:
         warnings.warn(message, BudgetWarning, stacklevel=3)
     return Population(
         _frozen(sizes.astype(np.int64)),
-        _frozen(fixed.from_units(fixed.budget_units(epsilon))),
-        _frozen(fixed.from_units(fixed.budget_units(delta))),
+        _frozen(fixed.rounded_down(epsilon)),
+        _frozen(fixed.rounded_down(delta)),
         _frozen(group),
         names,
         _frozen(eligible),

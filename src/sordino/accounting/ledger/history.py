@@ -25,7 +25,7 @@ CHANGES = {
 }
 FOLDED = ("enrol", *CHANGES)
 SNAPSHOT_LINES, SNAPSHOT_BYTES = 100, 1 << 22
-"""A process that had to read more than this leaves a snapshot for the next one."""
+"""Beyond this much since the last snapshot, the end of a run or of an enrolment leaves a new one."""
 
 
 def fold(state: WindowState, line: Line) -> None:
@@ -57,20 +57,29 @@ class States:
 
     def __init__(self) -> None:
         self._windows: dict[str, WindowState] = {}
+        self._backlog: dict[str, tuple[int, int]] = {}
 
-    def load(self, connection: sa.Connection, window: str, *, write: bool) -> WindowState:
+    def load(self, connection: sa.Connection, window: str) -> WindowState:
         """The state after the newest durable line. Call it before anything is appended in a transaction."""
         state = self._windows.get(window) or _from_snapshot(connection, window)
-        lines = size = 0
-        for line in read(
-            connection, table.c.window == window, table.c.seq > state.seq, table.c.kind.in_(FOLDED)
-        ):
+        lines, size = self._backlog.get(window, (0, 0))
+        newer = (table.c.window == window, table.c.seq > state.seq, table.c.kind.in_(FOLDED))
+        for line in read(connection, *newer):
             fold(state, line)
             lines, size = lines + 1, size + len(line.entry.blob)
-        if write and (lines > SNAPSHOT_LINES or size > SNAPSHOT_BYTES):
-            _save_snapshot(connection, window, state)
-        self._windows[window] = state
+        self._windows[window], self._backlog[window] = state, (lines, size)
         return state
+
+    def save(self, connection: sa.Connection, window: str) -> None:
+        """Leaves a snapshot for the next process, if it would otherwise have much to read."""
+        state = self.load(connection, window)
+        lines, size = self._backlog[window]
+        if lines <= SNAPSHOT_LINES and size <= SNAPSHOT_BYTES:
+            return
+        connection.execute(sa.delete(snapshot).where(snapshot.c.window == window))
+        values = {"window": window, "seq": state.seq, "blob": pack(*state.pack())}
+        connection.execute(sa.insert(snapshot).values(**values))
+        self._backlog[window] = (0, 0)
 
 
 def snapshots(connection: sa.Connection) -> dict[tuple[str, int], Sequence[NDArray[np.int64]]]:
@@ -84,9 +93,3 @@ def _from_snapshot(connection: sa.Connection, window: str) -> WindowState:
         return WindowState()
     enrolments = read(connection, table.c.window == window, table.c.kind == "enrol")
     return WindowState.unpack(row.seq, next(enrolments).entry.body["terms"], unpack(row.blob))
-
-
-def _save_snapshot(connection: sa.Connection, window: str, state: WindowState) -> None:
-    connection.execute(sa.delete(snapshot).where(snapshot.c.window == window))
-    values = {"window": window, "seq": state.seq, "blob": pack(*state.pack())}
-    connection.execute(sa.insert(snapshot).values(**values))

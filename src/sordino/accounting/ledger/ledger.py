@@ -12,6 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import ArrayLike
 
+from sordino.accounting.ledger import backup as copies
 from sordino.accounting.ledger import chain, charging, enrolment, schema, views
 from sordino.accounting.ledger.bills import Bill, Charge, Receipt, Reservation
 from sordino.accounting.ledger.chain import Entry, Line
@@ -26,7 +27,7 @@ from sordino.core.errors import LedgerError, UsageError
 from sordino.core.relations import Relation
 
 LARGE = 100_000
-"""Enrolments of this many write SQLite's log back at once, so that the file does not stand twice on disk."""
+"""Enrolments of this many leave a snapshot, and do not stay twice on disk (SQLite's log is written back)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class Ledger:
         names = [str(name) for name in population.ids_array()]
         rows = enrolment.declared(population, open_account)
         with self._writing() as connection:
-            state = self._states.load(connection, window, write=True)
+            state = self._states.load(connection, window)
             if state.terms and state.terms != terms:
                 raise LedgerError(
                     f"window '{window}' was opened with {state.terms}, not {terms}; use another window"
@@ -96,6 +97,8 @@ class Ledger:
             else:
                 head = chain.last(connection)[1]
         if len(new) >= LARGE:
+            with self._writing() as connection:
+                self._states.save(connection, window)
             self.database.tidy()
         return Enrolment(window, at, len(new), head)
 
@@ -182,7 +185,8 @@ class Ledger:
         with self._writing() as connection:
             line = charging.said(connection, entry)
             if line is None:
-                window = charging.paid_by(connection, run).entry.window
+                window = str(charging.paid_by(connection, run).entry.window)
+                self._states.save(connection, window)
                 line = chain.append(connection, replace(entry, window=window))
             return line.hash
 
@@ -225,7 +229,18 @@ class Ledger:
         with self.database.reading() as connection:
             return verify(connection, head)
 
-    # After a restore
+    # Copies
+
+    def backup(self, target: str | Path) -> str:
+        """Writes a consistent copy to an empty place, while charges go on; returns the head it ends with.
+
+        The copy, SQLite or PostgreSQL, can be verified and restored, and charges nobody.
+        """
+        return copies.backup(self.database, target)
+
+    def restore(self, target: str | Path) -> str:
+        """Makes a ledger from this backup in an empty place. It stays closed until it is reconciled."""
+        return copies.restore(self.database, target)
 
     def closed(self) -> str | None:
         """Why nothing can be charged here, or None."""
@@ -269,8 +284,8 @@ class Ledger:
                 raise LedgerError(f"{self.database} is closed: {why}")
             yield connection
 
-    def _known(self, connection: sa.Connection, window: str, *, write: bool = False) -> WindowState:
-        state = self._states.load(connection, window, write=write)
+    def _known(self, connection: sa.Connection, window: str) -> WindowState:
+        state = self._states.load(connection, window)
         if not state.terms:
             raise LedgerError(f"{self.database} has no window '{window}'; enrol a population in it first")
         return state
@@ -287,5 +302,4 @@ class Ledger:
             return charging.receipt(line, finished=finished)
 
     def _settle(self, connection: sa.Connection, entry: Entry, bill: Bill) -> Line:
-        state = self._known(connection, str(entry.window), write=True)
-        return charging.settle(connection, state, entry, bill)
+        return charging.settle(connection, self._known(connection, str(entry.window)), entry, bill)
