@@ -1,0 +1,6 @@
+"""Sums of clipped per-example gradients, fast and without writing the gradients of single examples down."""
+
+from sordino.training.per_example.clipper import ClippedSum, Clipper
+from sordino.training.per_example.clipping import Clipping, FactorRule, Mode
+
+__all__ = ["ClippedSum", "Clipper", "Clipping", "FactorRule", "Mode"]
