@@ -26,7 +26,7 @@ from sordino.core.relations import Relation
 
 LEAST_NOISE = 0.05  # below, losses of hundreds overflow; such a run has no privacy to speak of
 LEAST_DELTA = 1e-12  # below, the rounding of the FFT shows
-_LENGTHS = (2**14, 2**16)  # least and greatest of the FFT
+_LENGTHS = (800, 3200)  # least and greatest length of the FFT, for each unit of resolution
 _TAIL = 1e-15  # probability of a composed loss outside the window
 _ORDERS = np.geomspace(1e-3, 1e4, 40)  # of the Chernoff bounds
 
@@ -146,11 +146,13 @@ def compose(
                 "sees who was drawn; use sampling_rate 1 and the rounds that a unit takes part in"
             )
     counts = np.array([part.rounds for part in parts])
-    finest = fitting_step(parts, resolution)
+    grid = _Grid(
+        fitting_step(parts, resolution), int(_LENGTHS[0] * resolution), int(_LENGTHS[1] * resolution)
+    )
     directions = list(zip(*(worst_pairs(part, relation) for part in parts), strict=True))
     if all(part.sampling_rate == 1 for part in parts):
         del directions[1:]  # unsampled Gaussians cost the same in both
-    return LossDistribution(tuple(_direction(pairs, counts, finest) for pairs in directions))
+    return LossDistribution(tuple(_direction(pairs, counts, grid) for pairs in directions))
 
 
 def _cells(mixture: Mixture, edges: Array) -> Array:
@@ -186,11 +188,19 @@ def _on_grid(pair: Pair, step: float) -> tuple[int, Array, float]:
     return first, masses, float(p[-1] - kept)
 
 
-def _direction(pairs: Sequence[Pair], counts: NDArray[np.int64], finest: float) -> Direction:
+class _Grid(NamedTuple):
+    """The step that the losses ask for, and the lengths of FFT that may be spent on it."""
+
+    step: float
+    shortest: int
+    longest: int
+
+
+def _direction(pairs: Sequence[Pair], counts: NDArray[np.int64], grid: _Grid) -> Direction:
     """The composition in one direction, on a window that is widened until almost nothing lies above it."""
     low, high, order = _window(pairs, counts)
     while True:
-        result, outside = _convolve(pairs, counts, (low, high, order), finest)
+        result, outside = _convolve(pairs, counts, (low, high, order), grid)
         if outside < 100 * _TAIL:
             return result
         low, high = low - (high - low) / 10, high + (high - low) / 10
@@ -217,12 +227,12 @@ def _log_moment(orders: Array, losses: Array, masses: Array) -> Array:
 
 
 def _convolve(
-    pairs: Sequence[Pair], counts: NDArray[np.int64], window: tuple[float, float, float], finest: float
+    pairs: Sequence[Pair], counts: NDArray[np.int64], window: tuple[float, float, float], grid: _Grid
 ) -> tuple[Direction, float]:
     """The composition on a window of losses, and a bound on the probability of a loss above it."""
     low, high, order = window
     rounding = math.ceil(4.5 * math.sqrt(counts.sum())) + 1  # nine standard deviations, in steps
-    wanted = max(_LENGTHS[0], 4 * rounding, min(_LENGTHS[1], math.ceil((high - low) / finest)))
+    wanted = max(grid.shortest, 4 * rounding, min(grid.longest, math.ceil((high - low) / grid.step)))
     length = int(fft.next_fast_len(wanted, real=True) or wanted)
     step = (high - low) / (length - 2 * rounding)
     start = math.floor(low / step) - rounding

@@ -26,6 +26,11 @@ class Guarantee:
     trust: str
     note: str = ""
 
+    @classmethod
+    def of_json(cls, values: dict[str, Any]) -> Guarantee:
+        """The inverse of `to_json`."""
+        return cls(**{**values, "epsilon": math.inf if values["epsilon"] is None else values["epsilon"]})
+
     def to_json(self) -> dict[str, Any]:
         """As JSON types; an infinite ε is None, which JSON can say."""
         values = asdict(self)

@@ -8,11 +8,10 @@ from functools import lru_cache
 import dp_accounting as dpa
 import numpy as np
 from dp_accounting import rdp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from sordino.accounting import events
-from sordino.accounting.pairs import Part, log_density, worst_pairs
 from sordino.core.errors import UsageError
 from sordino.core.relations import Relation
 
@@ -24,6 +23,9 @@ ORDERS: tuple[float, ...] = (
     *(float(order) for order in range(11, 65)),
     *(72.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 1024.0),
 )
+
+_ROUNDING = 1e-13  # of a sum, added so that a quadrature stays an upper bound
+_MOST_STEPS, _CHUNK = 100_000, 500_000  # of one quadrature, and of those done together
 
 
 def curve(
@@ -45,11 +47,9 @@ def _release(part: events.DpEvent, relation: Relation, orders: tuple[float, ...]
         case dpa.GaussianDpEvent():
             # dp-accounting keeps sensitivity 1 here under replace-one, where the sum moves by 2C.
             z = part.noise_multiplier / (2 if replace_one else 1)
-            return tuple(np.array(orders) / (2 * z**2))
-        case dpa.PoissonSampledDpEvent(event=dpa.GaussianDpEvent()) if not replace_one:
-            return tuple(rdp.RdpAccountant(orders).compose(part).rdp)
+            return tuple(order / (2 * z**2) for order in orders)
         case dpa.PoissonSampledDpEvent(event=dpa.GaussianDpEvent() as inner):
-            return _replaced(part.sampling_probability, inner.noise_multiplier, orders)
+            return _sampled_gaussian(part.sampling_probability, inner.noise_multiplier, relation, orders)
         case events.SkellamDpEvent():
             return tuple(skellam(part, order, relation) for order in orders)
         case dpa.PoissonSampledDpEvent(event=events.SkellamDpEvent() as inner) if not replace_one:
@@ -60,25 +60,54 @@ def _release(part: events.DpEvent, relation: Relation, orders: tuple[float, ...]
             )
 
 
-def _replaced(rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> tuple[float, ...]:
-    """The sampled Gaussian under replace-one, which dp-accounting refuses: quadrature of the worst pair.
+def _sampled_gaussian(
+    rate: float, noise_multiplier: float, relation: Relation, orders: tuple[float, ...]
+) -> tuple[float, ...]:
+    """Whole orders by dp-accounting; those between, and replace-one, which it refuses, by quadrature."""
+    event = dpa.PoissonSampledDpEvent(rate, dpa.GaussianDpEvent(noise_multiplier))
+    values: dict[float, float] = {}
+    if relation is not Relation.REPLACE_ONE:
+        whole = tuple(order for order in orders if order == int(order))
+        values |= zip(whole, rdp.RdpAccountant(whole).compose(event).rdp.tolist(), strict=True)
+    rest = [order for order in orders if order not in values]
+    values |= zip(rest, quadrature(np.array(rest), rate, noise_multiplier, relation).tolist(), strict=True)
+    return tuple(values[order] for order in orders)
 
-    The trapezoidal rule converges geometrically, since the integrand is analytic within π z of the line.
+
+def quadrature(order: ArrayLike, rate: ArrayLike, noise_multiplier: ArrayLike, relation: Relation) -> Array:
+    """The Rényi divergence of the sampled Gaussian at any order > 1, for arrays that broadcast together.
+
+    The trapezoidal rule on the worst pair converges geometrically, since the integrand is analytic within π z
+    of the line. dp-accounting's series for orders between integers is up to 60 % above it, and gives some up.
+    ∞ where it would take too many points.
     """
-    (pair,) = worst_pairs(Part(rate, noise_multiplier, 1), Relation.REPLACE_ONE)
-    shift = 1 / noise_multiplier
-    step = min(0.4, 0.5 / shift)
-    values: list[float] = []
-    for order in orders:
-        reach = 2 * order * shift + 12
-        if reach / step > 200_000:
-            values.append(math.inf)
-            continue
-        y = np.arange(-shift - 12, reach, step)
-        logs = order * log_density(pair.p, y) + (1 - order) * log_density(pair.q, y) - y**2 / 2
-        total = float(np.logaddexp.reduce(logs)) + math.log(step / math.sqrt(2 * math.pi))
-        values.append(max(0.0, total) / (order - 1))
-    return tuple(values)
+    columns = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (order, rate, noise_multiplier)))
+    alpha, q, z = (column.ravel() for column in columns)
+    peak = (2 if relation is Relation.REPLACE_ONE else 1) * alpha / z
+    steps = np.ceil((peak + 1 / z + 20) / np.minimum(0.4, 0.5 * z)).astype(np.int64)
+    result = np.full(len(alpha), np.inf)
+    by_size = np.argsort(steps)
+    by_size = by_size[steps[by_size] <= _MOST_STEPS]
+    for chunk in np.array_split(by_size, 1 + int(steps[by_size].sum()) // _CHUNK):
+        if len(chunk):
+            low, high = -10 - 1 / z[chunk], 10 + peak[chunk]
+            y = np.linspace(low, high, int(steps[chunk].max()) + 1, axis=1)
+            moments = _log_moments(alpha[chunk, None], q[chunk, None], 1 / z[chunk, None], y, relation)
+            step = (high - low) / (y.shape[1] - 1)
+            logs = moments + np.log(step / math.sqrt(2 * math.pi))
+            result[chunk] = np.maximum(0.0, logs + _ROUNDING) / (alpha[chunk] - 1)
+    return result.reshape(columns[0].shape)
+
+
+def _log_moments(alpha: Array, q: Array, shift: Array, y: Array, relation: Relation) -> Array:
+    """log Σ p^α q^(1 − α) over the outcomes of each row, for unit Gaussians without their normalisation."""
+    with np.errstate(divide="ignore"):  # q = 1 is never undrawn
+        undrawn, drawn = np.log1p(-q), np.log(q) - shift**2 / 2
+    logs = alpha * np.logaddexp(undrawn, drawn + shift * y) - y**2 / 2
+    if relation is Relation.REPLACE_ONE:
+        logs += (1 - alpha) * np.logaddexp(undrawn, drawn - shift * y)
+    largest = logs.max(axis=1)
+    return largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
 
 
 def skellam(event: events.SkellamDpEvent, order: float, relation: Relation = Relation.ADD_REMOVE) -> float:

@@ -26,8 +26,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`write_text` of indented JSON. NaN and infinities are refused: they are not JSON."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    """`write_text` of `as_json`."""
+    write_text(path, as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """Indented JSON, for people and machines. NaN and infinities are refused: they are not JSON."""
+    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def sync_folder(folder: Path) -> None:

@@ -19,5 +19,6 @@ __all__ = [
     "load",
     "manifest",
     "partitions",
+    "read_inputs",
     "summary",
 ]

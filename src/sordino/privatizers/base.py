@@ -89,7 +89,9 @@ def chain(*steps: Privatizer) -> Chain:
         return Chain(bounding, rest)
     before = steps[:first_noise]
     if not any(math.isfinite(step.norm) for step in before):
-        raise UsageError("noise before a bound protects nothing: put a Clip before GaussianNoise in chain(...)")
+        raise UsageError(
+            "noise before a bound protects nothing: put a Clip before GaussianNoise in chain(...)"
+        )
     loose = next((step for step in before if not math.isfinite(step.norm)), None)
     if loose is not None:
         raise UsageError(

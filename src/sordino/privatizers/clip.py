@@ -57,16 +57,16 @@ class QuantileClip:
     bit_noise: float = 10.0
 
     def __post_init__(self) -> None:
-        positive("clip start", self.start)
-        probability("clip quantile", self.quantile)
-        positive("clip rate", self.rate)
-        positive("clip bit_noise", self.bit_noise)
+        positive("adaptive_clip.start", self.start)
+        probability("adaptive_clip.quantile", self.quantile)
+        positive("adaptive_clip.rate", self.rate)
+        positive("adaptive_clip.bit_noise", self.bit_noise)
 
     def update_multiplier(self, noise_multiplier: float) -> float:
         """The update's noise multiplier such that update and bit together cost `noise_multiplier`."""
         if 2 * self.bit_noise <= noise_multiplier:
             raise UsageError(
-                f"clip bit_noise = {self.bit_noise:g} must exceed half the noise multiplier "
+                f"adaptive_clip.bit_noise = {self.bit_noise:g} must exceed half the noise multiplier "
                 f"{noise_multiplier:.4g}: the bits alone would cost more than the plan; "
                 f"give at least {noise_multiplier:.3g}"
             )

@@ -100,7 +100,7 @@ def test_partitions_of_the_papers():
         deal("class-counts", data, Streams(0), clients=1920, counts=[230, 230] + [5] * 8, size=31), data
     )
     assert counts["size_least"] == counts["size_most"] == 31
-    assert counts["class_counts"] == pytest.approx([5952] * 10, abs=30)
+    assert counts["class_counts"] == pytest.approx([5952] * 10, abs=75)
 
 
 def test_a_million_clients_deal_as_fast_as_ten_thousand():

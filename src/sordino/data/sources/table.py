@@ -107,7 +107,7 @@ def read_inputs(
             raise UsageError(f"{path}: {unknown('column', name, columns)}")
     rows = len(next(iter(columns.values())))
     columns = {**columns, _NO_LABEL: np.zeros(rows, dtype=np.int64)}
-    scaling = Scaling(1.0, _constants(shift), _constants(scale))
+    scaling = Scaling.declared(1, shift, scale)
     return _examples(columns, tuple(features), _NO_LABEL, np.zeros(1, dtype=np.int64), path, scaling)
 
 

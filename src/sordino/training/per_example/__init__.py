@@ -2,5 +2,6 @@
 
 from sordino.training.per_example.clipper import ClippedSum, Clipper
 from sordino.training.per_example.clipping import Clipping, FactorRule, Mode
+from sordino.training.per_example.memory import memory_estimate
 
-__all__ = ["ClippedSum", "Clipper", "Clipping", "FactorRule", "Mode"]
+__all__ = ["ClippedSum", "Clipper", "Clipping", "FactorRule", "Mode", "memory_estimate"]

@@ -1,0 +1,6 @@
+"""From a released sum to a new model: public weights and server optimisers."""
+
+from sordino.aggregation.optimisers import Adam, Optimiser, Sgd
+from sordino.aggregation.weights import PublicWeight
+
+__all__ = ["Adam", "Optimiser", "PublicWeight", "Sgd"]

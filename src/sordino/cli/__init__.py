@@ -1,0 +1,1 @@
+"""The command line: thin; the only place where a string chooses behaviour."""

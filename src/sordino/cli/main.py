@@ -1,0 +1,62 @@
+"""The `sordino` command: mounts the subcommands, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from sordino import __version__
+from sordino.cli import data, ledger, model, run
+from sordino.core.errors import SordinoError
+
+app = typer.Typer(
+    name="sordino",
+    help="Federated learning in which every participant sets a privacy budget of their own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run.run)
+app.command("methods")(run.methods)
+app.command("export")(model.export)
+app.command("predict")(model.predict)
+app.command("evaluate")(model.evaluate)
+app.add_typer(data.app, name="data")
+app.add_typer(ledger.app, name="ledger")
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"sordino {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Exit code 0: done; 1: failed or stopped; 2: wrong use. Errors are one line on standard error."""
+    try:
+        app(standalone_mode=False)
+    except SordinoError as error:
+        print(f"sordino: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        print(f"sordino: {error.format_message()}; see sordino --help", file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        print("sordino: stopped", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(1)

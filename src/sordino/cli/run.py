@@ -1,0 +1,115 @@
+"""`sordino run` and `sordino methods`."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from sordino.cli import output
+from sordino.core.errors import UsageError
+from sordino.experiment import toml
+from sordino.experiment.demo import demo_recipes, demo_table
+from sordino.experiment.recipe import Recipe
+from sordino.experiment.result import Result, comparison
+from sordino.experiment.run import Progress
+from sordino.experiment.session import resume_recipe, run_recipe
+from sordino.methods import METHODS
+
+
+def run(
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe (TOML); without one the demo runs.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. method.rounds=20."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; must be new or empty.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Overrides the recipe's seed.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; default SORDINO_DATA.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Train what a recipe says, and record what it cost.
+
+    Example: sordino run my.toml --set method.rounds=20 --seed 1 --out runs/first
+    """
+    if resume is not None:
+        if recipe is not None or settings or seed is not None or out is not None:
+            raise UsageError(
+                "--resume goes on with a run as it was; leave out the recipe, --set, --seed and --out"
+            )
+        shown = [resume_recipe(resume, data_dir=data_dir, progress=_progress(quiet or as_json))]
+    elif recipe is None:
+        shown = _demo(settings or [], seed, out, quiet or as_json)
+    else:
+        chosen = Recipe.read(recipe, settings, seed)
+        folder = out or _fresh(recipe.stem)
+        shown = [run_recipe(chosen, folder, data_dir=data_dir, progress=_progress(quiet or as_json))]
+    _show(shown, as_json)
+
+
+def _demo(settings: list[str], seed: int | None, out: Path | None, quiet: bool) -> list[Result]:
+    table = demo_table()
+    for setting in settings:
+        toml.override(table, setting)
+    if seed is not None:
+        table["seed"] = seed
+    recipes = demo_recipes(table)
+    folder = out or _fresh("demo")
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} already holds something; give another --out")
+    return [
+        run_recipe(recipe, folder / recipe.settings.name, progress=_progress(quiet)) for recipe in recipes
+    ]
+
+
+def _progress(quiet: bool) -> Progress:
+    return partial(output.progress, quiet=quiet)
+
+
+def _fresh(name: str) -> Path:
+    """A folder under runs/ that nobody has yet."""
+    base = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = base, 1
+    while path.exists():
+        number += 1
+        path = base.with_name(f"{base.name}-{number}")
+    return path
+
+
+def _show(results: list[Result], as_json: bool) -> None:
+    summaries = [result.summary for result in results]
+    if as_json:
+        main = next((s for s in summaries if s["name"] == "individual"), summaries[0])
+        rest = [summary for summary in summaries if summary is not main]
+        output.to_json({**main, "compared_with": rest} if rest else main)
+        return
+    console = Console()
+    console.print()
+    console.print(comparison(summaries))
+    console.print()
+    folders = [result.folder for result in results if result.folder is not None]
+    common = folders[0] if len(folders) == 1 else folders[0].parent
+    console.print(f"Recorded in {common} (metrics, spend, statement).", soft_wrap=True)
+
+
+def methods(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
+    """List the methods.
+
+    Example: sordino methods
+    """
+    if as_json:
+        output.to_json([{"name": name, "summary": kind.summary} for name, kind in METHODS.items()])
+        return
+    table = RichTable(show_edge=False, pad_edge=False)
+    table.add_column("method")
+    table.add_column("what it does")
+    for name, kind in METHODS.items():
+        table.add_row(name, kind.summary)
+    Console().print(table)

@@ -1,0 +1,123 @@
+"""One round, as a function: draw, train, clip, sum, noise, weigh, step.
+
+It depends on (state, method, seed) alone. The caller has charged the round before it calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sordino.core.streams import Streams
+from sordino.engine.chunks import Partial, cut
+from sordino.engine.executors import Executor
+from sordino.engine.state import State
+from sordino.methods import Method
+from sordino.planning import NoisySum, Phase
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one round did: released facts, unpaid diagnostics, and where the time went.
+
+    `unpaid` holds functions of private data that nobody paid for (norms, losses) and the realised cohort,
+    which is private too: for the researcher's own record, never for outsiders.
+    """
+
+    clip_norm: float | None
+    void: bool
+    unpaid: dict[str, float]
+    seconds: dict[str, float]
+
+
+@dataclass
+class _Clock:
+    """Seconds by part of the round."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    last: float = field(default_factory=time.perf_counter)
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self.last
+        self.last = now
+
+
+def play(state: State, method: Method, executor: Executor, streams: Streams) -> tuple[State, Played]:
+    """The state after one more round, and what happened in it."""
+    clock, round_ = _Clock(), state.round
+    phase = method.plan.phase(round_)
+    cohorts = draw_cohorts(method, phase, round_, streams)
+    clock.lap("sampling")
+    chunks = cut(cohorts)
+    owner = {stratum: index for index, noisy in enumerate(phase.sums) for stratum in noisy.strata}
+    scales = [state.scales.get(owner[chunk.stratum], 1.0) for chunk in chunks]
+    partials = executor.partials(round_, state.theta, chunks, scales)
+    clock.lap("clients")
+    void = sum(len(cohort) for cohort in cohorts) < phase.survivors
+    theta, optimiser, new_scales = state.theta, state.optimiser, dict(state.scales)
+    if not void:
+        aggregate = torch.zeros_like(theta)
+        for index, noisy in enumerate(phase.sums):
+            mine = [p for p, chunk in zip(partials, chunks, strict=True) if owner[chunk.stratum] == index]
+            total = reduced(mine, theta)
+            clock.lap("reduction")
+            scale = state.scales.get(index, 1.0)
+            noise = streams.generator("noise", round_, index)
+            released = noisy.chain(noisy.strata[0]).on_sum(total, noise, scale)
+            aggregate.add_(released, alpha=noisy.weight.value)
+            if noisy.quantile is not None:
+                bits = sum(partial.bits for partial in mine)
+                new_scales[index] = _next_scale(noisy, scale, bits, streams.generator("bits", round_, index))
+            clock.lap("noise")
+        theta, optimiser = method.optimiser.update(theta, aggregate, optimiser)
+        clock.lap("server")
+    clip_norm = _clip_norm(phase, state)
+    after = State(round_ + 1, theta, optimiser, new_scales)
+    return after, Played(clip_norm, void, _unpaid(partials), clock.seconds)
+
+
+def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) -> list[NDArray[np.int64]]:
+    """Who takes part in a round: for each stratum the positions of its drawn clients."""
+    return [
+        stratum.members[law.draw(streams.generator("cohort", round_, index))]
+        for index, (stratum, law) in enumerate(zip(method.plan.strata, phase.laws, strict=True))
+    ]
+
+
+def reduced(partials: Sequence[Partial], like: Tensor) -> Tensor:
+    """The sum of the partial sums, in their order and in double precision, rounded once."""
+    total = torch.zeros_like(like, dtype=torch.float64)
+    for partial in partials:
+        total.add_(partial.vector)
+    return total.to(like.dtype)
+
+
+def _next_scale(noisy: NoisySum, scale: float, bits: float, draw: np.random.Generator) -> float:
+    quantile = noisy.quantile
+    assert quantile is not None
+    noisy_bits = bits + quantile.bit_noise * noisy.surplus * float(draw.standard_normal())
+    return quantile.next_scale(scale, noisy_bits, 1.0 / noisy.weight.value)
+
+
+def _clip_norm(phase: Phase, state: State) -> float | None:
+    """The round's largest clip norm (public: it was planned, or released by the rounds before)."""
+    norms = [max(noisy.clip_norms) * state.scales.get(i, 1.0) for i, noisy in enumerate(phase.sums)]
+    return max(norms) if max(norms) < float("inf") else None
+
+
+def _unpaid(partials: Sequence[Partial]) -> dict[str, float]:
+    """Means over the cohort of what the clients' diagnostics add up to."""
+    clients = sum(partial.clients for partial in partials)
+    names = sorted({name for partial in partials for name in partial.diagnostics})
+    means = {
+        name: sum(partial.diagnostics.get(name, 0.0) for partial in partials) / max(clients, 1)
+        for name in names
+    }
+    return {"cohort": float(clients), **means}

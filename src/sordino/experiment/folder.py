@@ -1,0 +1,124 @@
+"""One folder a run: everything that says what was run, what came out and what it cost.
+
+recipe.toml          the recipe with every default written out
+run.json             run id, seed, versions, the plan's terms
+metrics.jsonl        one line a round; what is under `unpaid` is for your eyes only
+checkpoint.safetensors
+parameters.safetensors, spend.csv, statement.txt, statement.json, summary.json    at the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sordino.core.errors import UsageError
+from sordino.core.files import sync_folder, write_bytes, write_json, write_text
+from sordino.engine import State
+
+Line = dict[str, Any]
+
+
+class RunFolder:
+    """The files of one run. Each is whole or absent, whatever kills the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._log: Any = None
+
+    @classmethod
+    def vacant(cls, path: Path) -> RunFolder:
+        """The folder of a run to come; one that already holds something is refused."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(
+                f"{path} already holds something; give another --out, or --resume {path} to go on with that run"
+            )
+        return cls(path)
+
+    def start(self, files: Mapping[str, str]) -> None:
+        """Makes the folder with its first files, run.json the last of them: it says that the run exists."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            self.write_text(name, text)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """The folder of a run that was started before."""
+        folder = cls(path)
+        if not folder.started:
+            raise UsageError(f"{path} is not the folder of a run (it has no run.json)")
+        return folder
+
+    def file(self, name: str) -> Path:
+        """The path of one of the run's files."""
+        return self.path / name
+
+    def read_json(self, name: str) -> Any:
+        """One of the run's JSON files."""
+        return json.loads(self.file(name).read_text(encoding="utf-8"))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replaces a file, atomically."""
+        write_text(self.file(name), text)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replaces a file, atomically."""
+        write_json(self.file(name), value)
+
+    @property
+    def started(self) -> bool:
+        """Whether the run exists: it may have charged the ledger."""
+        return self.file("run.json").is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run reached its last round and wrote its summary."""
+        return self.file("summary.json").is_file()
+
+    def checkpoint(self, device: str) -> State | None:
+        """The last checkpoint, if there is one."""
+        path = self.file("checkpoint.safetensors")
+        return State.read(path, device) if path.is_file() else None
+
+    def save(self, state: State) -> None:
+        """Makes the lines so far durable, then the checkpoint that they belong to."""
+        if self._log is not None:
+            self._log.flush()
+            os.fsync(self._log.fileno())
+        state.save(self.file("checkpoint.safetensors"))
+
+    def lines(self) -> list[Line]:
+        """The rounds' records; a last line that a crash cut short is left out."""
+        path = self.file("metrics.jsonl")
+        if not path.is_file():
+            return []
+        found: list[Line] = []
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(text))
+            except json.JSONDecodeError:
+                break
+        return found
+
+    def rewind(self, rounds: int) -> None:
+        """Keeps the lines of the first `rounds` rounds: the others are about to be played again."""
+        kept = [line for line in self.lines() if line["round"] <= rounds]
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        write_bytes(self.file("metrics.jsonl"), text.encode())
+
+    def append(self, line: Line) -> None:
+        """Adds a round's record."""
+        if self._log is None:
+            self._log = self.file("metrics.jsonl").open("a", encoding="utf-8")
+            sync_folder(self.path)
+        self._log.write(json.dumps(line, allow_nan=False) + "\n")
+        self._log.flush()
+
+    def close(self) -> None:
+        """Closes the log."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None

@@ -1,0 +1,179 @@
+"""A recipe: one TOML file that names everything a run depends on.
+
+Sections are the dataclasses of the library; `[data]`, `[clients]` and `[model]` name an entry of a catalogue and
+hand it their other keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sordino.aggregation import Adam, Optimiser, Sgd
+from sordino.core.checks import count
+from sordino.core.errors import SordinoError, UsageError, did_you_mean, unknown
+from sordino.experiment import toml
+from sordino.experiment.charging import LedgerTerms
+from sordino.experiment.parse import build, convert, plain
+from sordino.experiment.populations import Budgets
+from sordino.methods import MethodOptions, method_named
+from sordino.planning import Terms
+from sordino.training import LocalSgd
+
+Table = dict[str, Any]
+OPTIMISERS: dict[str, type[Optimiser]] = {"sgd": Sgd, "adam": Adam}
+SECTIONS = ("data", "clients", "budgets", "model", "method", "training", "server", "privacy", "ledger")
+
+
+@dataclass(frozen=True)
+class Named:
+    """A catalogue entry with its options: `name = "dirichlet"` and the rest of the section."""
+
+    name: str
+    options: Table = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys at the top of a recipe. None of them changes the result but `seed`."""
+
+    name: str = "run"
+    seed: int = 0
+    evaluate_every: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        count("seed", self.seed, least=0)
+        count("evaluate_every", self.evaluate_every)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole experiment, checked but not yet loaded."""
+
+    settings: Settings
+    data: Named
+    clients: Named
+    budgets: Budgets
+    model: Named
+    method: MethodOptions
+    ledger: LedgerTerms
+    table: Table
+
+    @classmethod
+    def read(cls, path: Path, overrides: list[str] | None = None, seed: int | None = None) -> Recipe:
+        """The recipe in a file, with `key=value` overrides; every error names the file."""
+        try:
+            table = toml.read(path)
+            for setting in overrides or ():
+                toml.override(table, setting)
+            if seed is not None:
+                table["seed"] = seed
+            _anchor(table, path.resolve().parent)
+            return cls.of(table)
+        except SordinoError as error:
+            message = str(error)
+            raise type(error)(message if message.startswith(str(path)) else f"{path}: {message}") from error
+
+    @classmethod
+    def of(cls, table: Table) -> Recipe:
+        """The recipe that a table of a TOML file says."""
+        names = [f.name for f in dataclasses.fields(Settings)]
+        for key in table:
+            if key not in names and key not in SECTIONS:
+                raise UsageError(f"unknown key {key}{did_you_mean(key, [*names, *SECTIONS])}")
+        for section in SECTIONS:
+            if not isinstance(table.get(section, {}), dict):
+                raise UsageError(f"{section} = {table[section]!r} must be a section: [{section}]")
+        for section in ("data", "method"):
+            if section not in table:
+                raise UsageError(f"section [{section}] is missing")
+        settings = build(Settings, {key: value for key, value in table.items() if key in names}, "")
+        return cls(
+            settings=settings,
+            data=_named(table, "data", None),
+            clients=_named(table, "clients", "natural", key="partition"),
+            budgets=build(Budgets, table.get("budgets", {}), "budgets"),
+            model=_named(table, "model", "mlp"),
+            method=_method(table),
+            ledger=build(LedgerTerms, table.get("ledger", {}), "ledger"),
+            table=table,
+        )
+
+    def resolved(self) -> Table:
+        """The recipe with every default written out; reading it again gives an equal recipe."""
+        parts = plain(self.method)
+        method = {key: value for key, value in parts.items() if key not in ("training", "server", "privacy")}
+        optimiser = getattr(self.method, "server", Sgd())
+        named = next(name for name, kind in OPTIMISERS.items() if isinstance(optimiser, kind))
+        return {
+            **plain(self.settings),
+            "data": {"name": self.data.name, **plain(self.data.options)},
+            "clients": {"partition": self.clients.name, **plain(self.clients.options)},
+            "budgets": plain(self.budgets),
+            "model": {"name": self.model.name, **plain(self.model.options)},
+            "method": {"name": self.method.name, **method},
+            "training": parts.get("training", {}),
+            "server": {"optimiser": named, **parts.get("server", {})},
+            "privacy": parts.get("privacy", {}),
+            "ledger": plain(self.ledger),
+        }
+
+
+PATHS = (("data", "path"), ("data", "test"), ("budgets", "file"))
+"""Keys that name files: relative ones are relative to the recipe."""
+
+
+def _anchor(table: Table, folder: Path) -> None:
+    """Makes the recipe's file names absolute, so that a run can be resumed from anywhere."""
+    for section, key in PATHS:
+        held = table.get(section)
+        if isinstance(held, dict) and isinstance(held.get(key), str):
+            held[key] = str(folder / held[key])
+
+
+def _named(table: Table, section: str, default: str | None, key: str = "name") -> Named:
+    options = dict(table.get(section, {}))
+    name = options.pop(key, default)
+    if name is None:
+        raise UsageError(f"{section}.{key} is missing")
+    return Named(convert(str, name, f"{section}.{key}"), options)
+
+
+def _method(table: Table) -> MethodOptions:
+    options = dict(table["method"])
+    name = options.pop("name", None)
+    if name is None:
+        raise UsageError("method.name is missing; `sordino methods` lists them")
+    kind = method_named(convert(str, name, "method.name"))
+    known = {f.name for f in dataclasses.fields(kind)}
+    parts: Table = {}
+    for section, reader in (("training", _training), ("server", _server), ("privacy", _privacy)):
+        if section in known:
+            if section in table:
+                parts[section] = reader(dict(table[section]))
+        elif section in table:
+            raise UsageError(f"method '{name}' takes no section [{section}]")
+    fields = {key: value for key, value in options.items() if key not in SECTIONS}
+    if len(fields) < len(options):
+        wrong = next(key for key in options if key in SECTIONS)
+        raise UsageError(f"method.{wrong} is a section of its own: write [{wrong}]")
+    simple = build(kind, fields, "method")
+    return dataclasses.replace(simple, **parts)
+
+
+def _training(table: Table) -> LocalSgd:
+    return build(LocalSgd, table, "training")
+
+
+def _server(table: Table) -> Optimiser:
+    name = table.pop("optimiser", "sgd")
+    if name not in OPTIMISERS:
+        raise unknown("server.optimiser", str(name), OPTIMISERS)
+    return build(OPTIMISERS[name], table, "server")
+
+
+def _privacy(table: Table) -> Terms:
+    return build(Terms, table, "privacy")

@@ -1,0 +1,39 @@
+"""Runs of recipes: a recipe and a folder in, a result out; and going on with a run that was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sordino.experiment import toml
+from sordino.experiment.charging import Account
+from sordino.experiment.folder import RunFolder
+from sordino.experiment.loading import load_population, load_task
+from sordino.experiment.recipe import Recipe
+from sordino.experiment.result import Result
+from sordino.experiment.run import Options, Progress, carry_out, no_progress
+
+
+def run_recipe(
+    recipe: Recipe, out: Path, *, data_dir: Path | None = None, progress: Progress = no_progress
+) -> Result:
+    """Runs a recipe into a new folder. Everything in it is checked and loaded before the folder is made."""
+    return _run(recipe, RunFolder.vacant(out), "", data_dir, progress)
+
+
+def resume_recipe(path: Path, *, data_dir: Path | None = None, progress: Progress = no_progress) -> Result:
+    """Goes on with the run in a folder; a finished one is read and nothing is done again."""
+    folder = RunFolder.existing(path)
+    if folder.finished:
+        return Result.read(path)
+    recipe = Recipe.read(folder.file("recipe.toml"))
+    return _run(recipe, folder, folder.read_json("run.json")["id"], data_dir, progress)
+
+
+def _run(recipe: Recipe, folder: RunFolder, run_id: str, data_dir: Path | None, progress: Progress) -> Result:
+    task = load_task(recipe, data_dir)
+    population = load_population(recipe, task)
+    settings = recipe.settings
+    options = Options(settings.name, settings.seed, settings.evaluate_every, progress)
+    files = {"recipe.toml": toml.write(recipe.resolved())}
+    with Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account:
+        return carry_out(task, recipe.method, population, options, account, folder, files)

@@ -1,0 +1,113 @@
+"""What a plan spends, from the strata of the plan to the groups and clients of the population."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from sordino.accounting.guarantee import Guarantee
+from sordino.accounting.statement import NOT_COVERED, Statement
+from sordino.budgets import Population
+from sordino.core.errors import BudgetError
+from sordino.methods import Method
+from sordino.planning import Against, Plan, price
+
+UNPAID = ("update norms, clip factors and training losses", "realised cohorts")
+
+
+@dataclass(frozen=True, eq=False)
+class Spending:
+    """The guarantees of a plan against both adversaries, and the clients that they are about."""
+
+    plan: Plan
+    population: Population
+    figures: dict[Against, tuple[Guarantee, ...]]
+
+    @classmethod
+    def of(cls, plan: Plan, population: Population) -> Spending:
+        """Prices the plan; asserts once more, client by client, that no budget is exceeded."""
+        spending = cls(plan, population, {against: price(plan, against) for against in Against})
+        spent = spending.columns()["epsilon"]
+        over = np.flatnonzero(spent > population.epsilon)
+        if len(over):
+            client = int(over[0])
+            raise BudgetError(
+                f"the plan costs client '{population.id_of(client)}' ε = {spent[client]:.4g} of its "
+                f"{population.epsilon[client]:g}, and {len(over) - 1} others too much; nothing was released"
+            )
+        return spending
+
+    @property
+    def enforced(self) -> tuple[Guarantee, ...]:
+        """The guarantees against the adversary whom the budgets are enforced against."""
+        return self.figures[self.plan.terms.adversary]
+
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        """ε and δ charged to each client: 0 for those who cannot be drawn."""
+        epsilon, delta = np.zeros(len(self.population)), np.zeros(len(self.population))
+        for stratum, guarantee in zip(self.plan.strata, self.enforced, strict=True):
+            epsilon[stratum.members] = guarantee.epsilon
+            delta[stratum.members] = guarantee.delta
+        return {"epsilon": epsilon, "delta": delta}
+
+    def by_group(self) -> dict[str, float | None]:
+        """The largest ε charged in each budget group; None where nothing is guaranteed."""
+        spent = np.zeros(len(self.population.group_names))
+        np.maximum.at(spent, self.population.group, self.columns()["epsilon"])
+        return {
+            name: None if math.isinf(epsilon) else float(epsilon)
+            for name, epsilon in zip(self.population.group_names, spent, strict=True)
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The spend as it stands in a run's summary."""
+        groups = self.by_group()
+        known = [epsilon for epsilon in groups.values() if epsilon is not None]
+        return {
+            "epsilon_max": max(known) if len(known) == len(groups) else None,
+            "epsilon_by_group": groups,
+            "delta": max(guarantee.delta for guarantee in self.enforced),
+            "against": str(self.plan.terms.adversary),
+        }
+
+    def statement(self, method: Method, window: str, head: str) -> Statement:
+        """The privacy statement of a run under this plan."""
+        noisy = self.plan.phases[0].sums[0]
+        noise = f"noise multiplier {noisy.noise_multiplier(noisy.strata[0]):.4g}" if noisy.std else "no noise"
+        return Statement(
+            method=method.name,
+            rounds=self.plan.rounds,
+            noise=noise,
+            figures=tuple(
+                g for against in (Against.OUTSIDERS, Against.SERVER) for g in self.figures[against]
+            ),
+            enforced=str(self.plan.terms.adversary),
+            unpaid=UNPAID,
+            not_covered=NOT_COVERED,
+            window=window,
+            ledger_head=head,
+        )
+
+    def write_csv(self, path: Path) -> None:
+        """One row for each client: identity, group, declared size, budget and spend."""
+        spent = self.columns()
+        names = pa.array(self.population.group_names)
+        table = pa.table(
+            {
+                "id": pa.array([str(name) for name in self.population.ids_array()]),
+                "group": names.take(pa.array(self.population.group)),
+                "size": self.population.sizes,
+                "epsilon_budget": self.population.epsilon,
+                "epsilon_spent": spent["epsilon"],
+                "delta_budget": self.population.delta,
+                "delta_spent": spent["delta"],
+            }
+        )
+        pyarrow.csv.write_csv(table, path)

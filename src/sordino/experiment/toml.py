@@ -1,0 +1,88 @@
+"""TOML, read with one-line errors and written plainly."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from sordino.core.errors import UsageError
+
+Table = dict[str, Any]
+
+
+def read(path: Path) -> Table:
+    """A TOML file; one that is absent, empty or not TOML is refused with its place."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text; a recipe is a TOML file") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from error
+    if not table:
+        raise UsageError(f"{path}: is empty; a recipe needs at least [data] and [method]")
+    return table
+
+
+def override(table: Table, setting: str) -> None:
+    """Applies `key.path=value` in place; the value is TOML, or else taken as text."""
+    path, separator, text = setting.partition("=")
+    if not separator or not path.strip():
+        raise UsageError(f"--set {setting}: give key=value, such as method.rounds=20")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *parents, last = path.strip().split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise UsageError(f"--set {setting}: '{parent}' is a value, not a table")
+        table = inner
+    table[last] = value
+
+
+def write(table: Table) -> str:
+    """A table of scalars, lists and tables as TOML that `read` turns back into the same table."""
+    lines: list[str] = []
+    _write(table, (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _write(table: Table, path: tuple[str, ...], lines: list[str]) -> None:
+    scalars = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    if path and (scalars or not table):
+        lines.extend(["", f"[{'.'.join(_key(part) for part in path)}]"])
+    lines.extend(f"{_key(key)} = {_value(value)}" for key, value in scalars.items())
+    for key, value in table.items():
+        if isinstance(value, dict):
+            _write(value, (*path, key), lines)
+
+
+def _key(name: str) -> str:
+    plain = name.replace("-", "").replace("_", "").isalnum() and name.isascii()
+    return name if plain else json.dumps(name, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case float() if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        case int() | float():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(_value(item) for item in value)}]"
+        case dict():
+            return f"{{ {', '.join(f'{_key(k)} = {_value(v)}' for k, v in value.items())} }}"
+        case _:
+            raise UsageError(f"{value!r} cannot stand in a recipe; use text, numbers, lists and tables")

@@ -1,0 +1,165 @@
+"""The plan: everything that is fixed before training, and the event that each round charges.
+
+A plan is frozen and complete. Who may be drawn how often, what clips, how much noise, with which public
+weights, for how many rounds: all of it stands here once, and what the accountant is told is derived from the
+same fields that draw, clip and add the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from dp_accounting import DpEvent
+from numpy.typing import NDArray
+
+from sordino.accounting import events
+from sordino.aggregation import PublicWeight
+from sordino.budgets import Budget, Unit
+from sordino.core.checks import count, positive
+from sordino.core.errors import UsageError
+from sordino.planning.terms import Against, Terms, Trust
+from sordino.privatizers import Chain, Clip, GaussianNoise, Privatizer, QuantileClip, chain
+from sordino.sampling import Law
+
+
+@dataclass(frozen=True, eq=False)
+class Stratum:
+    """Clients that the plan treats alike: their positions in the population and the budget that suits all."""
+
+    name: str
+    members: NDArray[np.int64]
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """One sum over the drawn clients of some strata, with its clips, its one noise and its public weight.
+
+    `std` is the noise that is accounted, on each coordinate of the sum; `surplus` ≥ 1 multiplies it when it is
+    added, where the trust model costs that (shares for the survivors, topped up to a constant). With a
+    `quantile` the clips follow a private quantile, whose bits are a second, small sum in the same price.
+    """
+
+    strata: tuple[int, ...]
+    clip_norms: tuple[float, ...]
+    std: float
+    weight: PublicWeight
+    surplus: float = 1.0
+    quantile: QuantileClip | None = None
+    after: tuple[Privatizer, ...] = ()
+
+    def __post_init__(self) -> None:
+        for norm in self.clip_norms:
+            positive("clip_norm", norm, finite=False)
+        if self.surplus < 1:
+            raise UsageError(f"surplus = {self.surplus:g} would add less noise than is accounted")
+        if self.quantile is not None and len(set(self.clip_norms)) > 1:
+            raise UsageError(
+                "a private quantile moves one clip: give all strata of the sum the same clip_norm"
+            )
+
+    def chain(self, stratum: int) -> Chain:
+        """What happens to an update of one of the sum's strata, from the client to the released sum."""
+        norm = self.clip_norms[self.strata.index(stratum)]
+        return chain(Clip(norm), GaussianNoise(self.std * self.surplus), *self.after)
+
+    def noise_multiplier(self, stratum: int) -> float:
+        """The accounted noise over sensitivity for a client of `stratum`, everything it sends included."""
+        multiplier = self.chain(stratum).noise_multiplier / self.surplus
+        if self.quantile is None or multiplier == 0:
+            return multiplier
+        return (multiplier**-2 + (2 * self.quantile.bit_noise) ** -2) ** -0.5
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Rounds that are alike: a law for each stratum, and the sums that each round releases.
+
+    With `survivors`, a round in which fewer clients answer is void: charged, and nothing is released.
+    """
+
+    rounds: int
+    laws: tuple[Law, ...]
+    sums: tuple[NoisySum, ...]
+    survivors: int = 0
+
+    def __post_init__(self) -> None:
+        count("rounds", self.rounds)
+        summed = sorted(stratum for noisy in self.sums for stratum in noisy.strata)
+        if summed != list(range(len(self.laws))):
+            raise UsageError("each stratum must stand in exactly one sum of a phase")
+
+    def sum_of(self, stratum: int) -> NoisySum:
+        """The sum that a stratum's clients add to."""
+        return next(noisy for noisy in self.sums if stratum in noisy.strata)
+
+    def event(self, stratum: int, against: Against) -> DpEvent:
+        """What one round costs a client of `stratum`: every eligible one against outsiders, for whom the
+        draw is hidden; each one that is invited against the server, which sees the draw."""
+        multiplier = self.sum_of(stratum).noise_multiplier(stratum)
+        if against is Against.SERVER:
+            return events.gaussian(multiplier)
+        return self.laws[stratum].event(multiplier)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A whole run before it starts."""
+
+    terms: Terms
+    strata: tuple[Stratum, ...]
+    phases: tuple[Phase, ...]
+    unit: Unit = Unit.CLIENT
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the plan has."""
+        return sum(phase.rounds for phase in self.phases)
+
+    @property
+    def private(self) -> bool:
+        """Whether the plan guarantees anything: noise in every sum."""
+        return all(noisy.std > 0 for phase in self.phases for noisy in phase.sums)
+
+    def phase(self, round_: int) -> Phase:
+        """The phase that a round, counted from 0, belongs to."""
+        for phase in self.phases:
+            if round_ < phase.rounds:
+                return phase
+            round_ -= phase.rounds
+        raise UsageError(f"the plan ends before round {round_}")
+
+    def event(self, stratum: int, against: Against) -> DpEvent:
+        """What the whole run costs a client of `stratum` at most, against one adversary."""
+        return events.composed(
+            *(events.repeated(phase.event(stratum, against), phase.rounds) for phase in self.phases)
+        )
+
+    def overflow(self, stratum: int) -> float:
+        """Expected number of rounds in which a stratum's draw departs from the law that is accounted."""
+        return sum(phase.rounds * phase.laws[stratum].overflow() for phase in self.phases)
+
+    @cached_property
+    def clients(self) -> int:
+        """How many clients can be drawn at all."""
+        return sum(len(stratum.members) for stratum in self.strata)
+
+
+def share_factor(terms: Terms, survivors: int, most: int) -> float:
+    """Released over accounted standard deviation of a sum's noise.
+
+    Each of `most` potential clients stands for a share C²z²/(t − c); what dropped clients leave open is added
+    by the server, so that the released variance is a public constant and does not tell who answered.
+    """
+    if terms.trust is Trust.SERVER_TRUSTED:
+        return 1.0
+    honest = 1 if terms.trust is Trust.LOCAL else survivors - terms.colluders
+    if honest < 1:
+        raise UsageError(
+            f"privacy.colluders = {terms.colluders} leaves no honest share among {survivors} survivors; "
+            "give fewer colluders or a larger cohort"
+        )
+    return math.sqrt(max(1.0, most / honest))

@@ -1,0 +1,5 @@
+"""Who takes part in a round. Each law draws a cohort and names the event that one round of it costs."""
+
+from sordino.sampling.laws import CappedPoisson, Exactly, Law, Poisson, poisson_with_cap
+
+__all__ = ["CappedPoisson", "Exactly", "Law", "Poisson", "poisson_with_cap"]

@@ -1,0 +1,67 @@
+"""Plain local SGD: what a client computes in FedAvg and its client-level private kin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from sordino.core.checks import count, positive
+from sordino.core.errors import UsageError
+from sordino.training.batches import shuffled
+from sordino.training.working import WorkingModel
+
+
+@dataclass(frozen=True)
+class LocalSgd:
+    """SGD on a client's own examples, from the model it received.
+
+    Either `steps` a round or `epochs` over the client's examples; `batch_size` None takes all of them in every
+    step. The learning rate in round t is learning_rate · decay^t, so it depends on nothing private.
+    """
+
+    learning_rate: float = 0.1
+    steps: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("training.learning_rate", self.learning_rate)
+        positive("training.decay", self.decay)
+        if self.steps is not None and self.epochs is not None:
+            raise UsageError("training has both steps and epochs; give one of them")
+        for name in ("steps", "epochs", "batch_size"):
+            value = cast(int | None, getattr(self, name))
+            if value is not None:
+                count(f"training.{name}", value)
+
+    def steps_for(self, examples: int) -> int:
+        """How many steps a client with so many examples takes; 1 if nothing is said."""
+        if self.epochs is not None:
+            return self.epochs * math.ceil(examples / min(self.batch_size or examples, examples))
+        return self.steps or 1
+
+    def run(self, model: WorkingModel, x: Tensor, y: Tensor, round_: int, draw: np.random.Generator) -> float:
+        """Trains `model` in place on one client's examples; returns the mean loss over the steps.
+
+        The returned loss is a function of private data: whoever lets it out must pay for it or say so.
+        """
+        if len(y) == 0:
+            return 0.0
+        rate = self.learning_rate * self.decay**round_
+        data = [parameter.data for parameter in model.parameters]
+        total, steps = 0.0, self.steps_for(len(y))
+        for batch in shuffled(len(y), self.batch_size, steps, draw):
+            inputs, labels = (x, y) if batch is None else (x[batch], y[batch])
+            loss = functional.cross_entropy(model(inputs), labels)
+            gradients = torch.autograd.grad(loss, model.parameters)
+            # One fused call for all parameters; torch.optim calls the same.
+            torch._foreach_add_(data, gradients, alpha=-rate)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            total += float(loss.detach())
+        return total / steps

@@ -1,0 +1,39 @@
+"""A model that trains inside one flat vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from sordino.core.vectors import Layout
+
+
+@dataclass
+class WorkingModel:
+    """A module whose parameters are views of `vector`, with what a lean training loop needs at hand.
+
+    One for each process: clients take turns in it, each starting with `load(theta)`.
+    """
+
+    module: nn.Module
+    layout: Layout
+    vector: Tensor
+    parameters: list[nn.Parameter]
+
+    @classmethod
+    def of(cls, module: nn.Module, device: torch.device | str = "cpu") -> WorkingModel:
+        """Binds a copy-free working vector to `module`, which is used up: it lives in the vector from now on."""
+        layout = Layout.of(module)
+        module.to(device)
+        vector = layout.flatten(dict(module.named_parameters())).to(device)
+        return cls(module, layout, vector, layout.bind(module, vector))
+
+    def load(self, theta: Tensor) -> None:
+        """Sets all parameters."""
+        self.vector.copy_(theta)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The module's outputs, with images handed over channels-last."""
+        return self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)

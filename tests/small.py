@@ -1,0 +1,43 @@
+"""Small tasks and populations for the tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sordino.budgets import Population
+from sordino.data import DataSet, Examples
+from sordino.data.partitions import Dealt
+from sordino.engine import Task
+from sordino.models import build
+from sordino.training.working import WorkingModel
+
+
+def task(clients: int = 12, each: int = 4, model: str = "logistic", seed: int = 0, wild: int = 0) -> Task:
+    """Random images dealt evenly; with `wild`, the last clients' inputs are huge, so their updates are too."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(clients * each, 1, 8, 8, generator=generator)
+    y = torch.randint(0, 10, (clients * each,), generator=generator)
+    if wild:
+        x[-wild * each :] *= 1e4
+    train = Examples(x, y, 10)
+    test = Examples(x[:20], y[:20], 10)
+    dealt = Dealt(np.arange(clients * each), np.arange(0, clients * each + 1, each))
+    return Task(DataSet("made", train, test), dealt, build(model, (1, 8, 8), 10, seed=1))
+
+
+def population(clients: int = 12, epsilon: float = math.inf, delta: float = 1e-3) -> Population:
+    """Everyone with one budget."""
+    return Population.of(epsilon=np.full(clients, epsilon), delta=delta, sizes=4)
+
+
+@dataclass(frozen=True)
+class Still:
+    """Training that leaves the model as it is: what a round then releases is the noise alone."""
+
+    def run(self, model: WorkingModel, x, y, round_: int, draw: np.random.Generator) -> float:
+        """Does nothing."""
+        return 0.0
