@@ -52,14 +52,14 @@ def noise_multipliers(
     moved = 2 if relation is Relation.REPLACE_ONE else 1
     noise[plain] = moved * np.sqrt(counts[plain]) / gdp.largest_mu(budgets[plain], deltas[plain])
     sampled = np.isfinite(budgets) & (rates < 1)
-    noise[sampled] = _by_tables(*(column[sampled] for column in columns), relation)
+    noise[sampled] = _by_tables(budgets[sampled], deltas[sampled], rates[sampled], counts[sampled], relation)
     return noise
 
 
 def round_up(values: ArrayLike, ratio: float) -> Array:
     """`values` on a geometric grid, rounded up: rates and rounds that may only cost more than the true ones."""
     exponents = np.ceil(np.log(np.asarray(values, dtype=np.float64)) / math.log(ratio) - 1e-9)
-    return ratio**exponents
+    return np.power(ratio, exponents)
 
 
 class NoiseTable:
@@ -85,7 +85,7 @@ class NoiseTable:
                 split = int(np.searchsorted(budgets, self._cost(middle)))
                 split = min(max(split, left), right)
                 spans += [(low, middle, split, right), (middle, high, left, split)]
-        return (_RATIO**places)[order].reshape(np.shape(epsilon))
+        return np.power(_RATIO, places.astype(np.float64))[order].reshape(np.shape(epsilon))
 
     def _cost(self, place: int) -> float:
         if place not in self._costs:
