@@ -29,7 +29,10 @@ class Guarantee:
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Guarantee:
         """The inverse of `to_json`."""
-        return cls(**{**values, "epsilon": math.inf if values["epsilon"] is None else values["epsilon"]})
+        fields = dict(values)
+        if fields["epsilon"] is None:
+            fields["epsilon"] = math.inf
+        return cls(**fields)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; an infinite ε is None, which JSON can say."""

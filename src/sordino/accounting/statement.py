@@ -38,7 +38,7 @@ class Statement:
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Statement:
         """The inverse of `to_json`."""
-        fields = {name: tuple(held) if isinstance(held, list) else held for name, held in value.items()}
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         fields["figures"] = tuple(Guarantee.of_json(figure) for figure in fields.pop("guarantees"))
         fields["enforced"] = fields.pop("enforced_against")
         del fields["text"]
@@ -106,7 +106,8 @@ def _said(figures: Iterable[Guarantee], against: str) -> str:
         for figure in figures
     )
     one = figures[0]
-    return f"Against {_who(against)}, (ε, δ) per {one.unit} under {one.relation}, by {one.accountant.upper()}: {groups}."
+    kind = f"(ε, δ) per {one.unit} under {one.relation}, by {one.accountant.upper()}"
+    return f"Against {_who(against)}, {kind}: {groups}."
 
 
 def _up(epsilon: float) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sordino.cli.output import LINE_SECONDS, to_json
 from sordino.data import catalogue, load, summary
 from sordino.data.addresses import ADDRESSES
+from sordino.data.fetch import Progress as Show
 from sordino.data.fetch import downloads, fetch
+from sordino.data.fetch import quiet as no_progress
 from sordino.data.files import data_folder
 from sordino.experiment.toml import override
 
@@ -41,7 +47,7 @@ def list_sets(data_dir: DataDir = None, as_json: Json = False) -> None:
         for source in catalogue().values()
     ]
     if as_json:
-        typer.echo(json.dumps(rows))
+        to_json(rows)
         return
     table = Table("name", "what it is", "here", "options", box=None)
     for row in rows:
@@ -71,7 +77,7 @@ def check_set(
         override(options, setting)
     found = summary(load(name, data_dir, **options))
     if as_json:
-        typer.echo(json.dumps(found))
+        to_json(found)
         return
     for key, value in found.items():
         typer.echo(f"{key.replace('_', ' '):>18}  {value}")
@@ -83,6 +89,7 @@ def fetch_set(
     data_dir: DataDir = None,
     mirror: Annotated[str | None, typer.Option(help="Another web folder with the same files.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Downloads a data set into the data folder, resumes what was interrupted, and checks it.
 
@@ -90,20 +97,44 @@ def fetch_set(
     """
     folder = data_folder(name, data_dir) / name
     wanted = downloads(name, mirror)
-    with _bars(quiet) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(file: str, done: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file)
-            bars.update(tasks[file], completed=done, total=total)
-
-        files = fetch(wanted, folder, advance)
+    with _progress(quiet) as show:
+        files = [str(file) for file in fetch(wanted, folder, show)]
+    if as_json:
+        to_json({"data": name, "files": files})
+        return
     for file in files:
-        typer.echo(str(file))
+        typer.echo(file)
 
 
-def _bars(quiet: bool) -> Progress:
+@contextmanager
+def _progress(quiet: bool) -> Generator[Show, None, None]:
+    """Bars on a terminal, plain lines in a log, nothing with `quiet`; always on standard error."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=quiet or not console.is_terminal)
+    if quiet:
+        yield no_progress
+    elif console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def show(file: str, done: int, total: int | None) -> None:
+                if file not in tasks:
+                    tasks[file] = bars.add_task(file)
+                bars.update(tasks[file], completed=done, total=total)
+
+            yield show
+    else:
+        yield _lines()
+
+
+def _lines() -> Show:
+    last = time.monotonic()
+
+    def show(file: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            whole = "" if total is None else f" of {total / 1e6:.1f}"
+            print(f"{file}: {done / 1e6:.1f}{whole} MB", file=sys.stderr)
+
+    return show

@@ -17,8 +17,7 @@ from sordino.experiment import toml
 from sordino.experiment.demo import demo_recipes, demo_table
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.result import Result, comparison
-from sordino.experiment.run import Progress
-from sordino.experiment.session import resume_recipe, run_recipe
+from sordino.experiment.session import Means, resume_recipe, run_recipe
 from sordino.methods import METHODS
 
 
@@ -32,6 +31,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Overrides the recipe's seed.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; default SORDINO_DATA.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each core.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -39,22 +39,23 @@ def run(
 
     Example: sordino run my.toml --set method.rounds=20 --seed 1 --out runs/first
     """
+    means = Means(data_dir, workers, partial(output.progress, quiet=quiet or as_json))
     if resume is not None:
         if recipe is not None or settings or seed is not None or out is not None:
             raise UsageError(
                 "--resume goes on with a run as it was; leave out the recipe, --set, --seed and --out"
             )
-        shown = [resume_recipe(resume, data_dir=data_dir, progress=_progress(quiet or as_json))]
+        shown = [resume_recipe(resume, means)]
     elif recipe is None:
-        shown = _demo(settings or [], seed, out, quiet or as_json)
+        shown = _demo(settings or [], seed, out, means)
     else:
         chosen = Recipe.read(recipe, settings, seed)
         folder = out or _fresh(recipe.stem)
-        shown = [run_recipe(chosen, folder, data_dir=data_dir, progress=_progress(quiet or as_json))]
+        shown = [run_recipe(chosen, folder, means)]
     _show(shown, as_json)
 
 
-def _demo(settings: list[str], seed: int | None, out: Path | None, quiet: bool) -> list[Result]:
+def _demo(settings: list[str], seed: int | None, out: Path | None, means: Means) -> list[Result]:
     table = demo_table()
     for setting in settings:
         toml.override(table, setting)
@@ -64,13 +65,7 @@ def _demo(settings: list[str], seed: int | None, out: Path | None, quiet: bool) 
     folder = out or _fresh("demo")
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} already holds something; give another --out")
-    return [
-        run_recipe(recipe, folder / recipe.settings.name, progress=_progress(quiet)) for recipe in recipes
-    ]
-
-
-def _progress(quiet: bool) -> Progress:
-    return partial(output.progress, quiet=quiet)
+    return [run_recipe(recipe, folder / recipe.settings.name, means) for recipe in recipes]
 
 
 def _fresh(name: str) -> Path:

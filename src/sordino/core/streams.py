@@ -25,10 +25,12 @@ class Streams:
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
         """A fresh generator for one purpose and its keys, such as ("batches", round, client)."""
-        text = "|".join((str(self.seed), purpose, *(str(key) for key in keys)))
-        key = hashlib.blake2b(text.encode(), digest_size=16).digest()
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+        return np.random.Generator(np.random.Philox(key=self._key(purpose, keys, 16)))
 
     def integer(self, purpose: str, *keys: int) -> int:
         """One number in [0, 2^63), to seed a library that wants a seed."""
-        return int(self.generator(purpose, *keys).integers(0, 2**63 - 1))
+        return self._key(purpose, keys, 8) >> 1
+
+    def _key(self, purpose: str, keys: tuple[int, ...], size: int) -> int:
+        text = "|".join((str(self.seed), purpose, *(str(key) for key in keys)))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=size).digest(), "little")

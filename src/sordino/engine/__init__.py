@@ -1,9 +1,10 @@
 """The way of a round: executors that map clients and reduce sums, the pure round, the loop around it."""
 
 from sordino.engine.evaluation import Scores, evaluate
-from sordino.engine.executors import Executor, InProcess
+from sordino.engine.executors import Executor, InProcess, executor_for
+from sordino.engine.pool import WorkerPool
 from sordino.engine.loop import Hooks, train
 from sordino.engine.state import State
 from sordino.engine.task import Task
 
-__all__ = ["Executor", "Hooks", "InProcess", "Scores", "State", "Task", "evaluate", "train"]
+__all__ = ["Executor", "Hooks", "InProcess", "Scores", "State", "Task", "WorkerPool", "evaluate", "executor_for", "train"]

@@ -62,15 +62,18 @@ class ChunkRunner:
         self.streams = streams
         self.model = task.working_model()
 
-    def run(self, round_: int, theta: Tensor, chunk: Chunk, scale: float) -> Partial:
-        """Trains, clips and adds up the chunk's clients, from the parameters `theta`."""
+    def run(
+        self, round_: int, theta: Tensor, chunk: Chunk, scale: float, into: Tensor | None = None
+    ) -> Partial:
+        """Trains, clips and adds up the chunk's clients, from the parameters `theta`; the sum goes `into`."""
         noisy = self.method.plan.phase(round_).sum_of(chunk.stratum)
         path = noisy.chain(chunk.stratum)
         limit = path.sensitivity * scale
-        total = torch.zeros_like(theta)
+        total = torch.zeros_like(theta) if into is None else into.zero_()
         partial = Partial(total, len(chunk.clients))
         for client in chunk.clients.tolist():
             draw = self.streams.generator("client", round_, client)
+            torch.default_generator.manual_seed(self.streams.integer("module", round_, client))  # for dropout
             self.model.load(theta)
             loss = self.method.training.run(self.model, *self.task.examples(client), round_, draw)
             update = self.model.vector.sub_(theta)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import os
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 
 from sordino.core.streams import Streams
-from sordino.data import Examples
 from sordino.engine.chunks import Chunk, ChunkRunner, Partial
 from sordino.engine.evaluation import Scores, evaluate
+from sordino.engine.pool import WorkerPool, can_fork
 from sordino.engine.task import Task
 from sordino.methods import Method
 
@@ -20,18 +21,19 @@ from sordino.methods import Method
 class Executor(Protocol):
     """Works on chunks, wherever that is.
 
-    Guarantee: `partials` returns one partial for each chunk, in the order of the chunks, each a function of
+    Guarantee: `partials` yields one partial for each chunk, in the order of the chunks, each a function of
     (task, method, seed, round, theta, chunk, scale) alone, whatever fails and is done again on the way.
     """
 
     def partials(
         self, round_: int, theta: Tensor, chunks: Sequence[Chunk], scales: Sequence[float]
-    ) -> list[Partial]:
-        """The partial sums of a round; `scales` holds each chunk's clip scale."""
+    ) -> Iterator[Partial]:
+        """The partial sums of a round; `scales` holds each chunk's clip scale. Each partial's vector is good
+        until the next one is asked for."""
         ...
 
-    def scores(self, theta: Tensor, examples: Examples, *, auroc: bool = False) -> Scores:
-        """How good the parameters are on some examples."""
+    def scores(self, theta: Tensor, *, auroc: bool = False) -> Scores:
+        """How good the parameters are on the test examples."""
         ...
 
     def close(self) -> None:
@@ -44,21 +46,20 @@ class InProcess:
 
     def __init__(self, task: Task, method: Method, streams: Streams) -> None:
         self._runner = ChunkRunner(task, method, streams)
+        self._sum = torch.zeros_like(task.initial())
 
     def partials(
         self, round_: int, theta: Tensor, chunks: Sequence[Chunk], scales: Sequence[float]
-    ) -> list[Partial]:
+    ) -> Iterator[Partial]:
         """One chunk after the other."""
-        with one_thread():
-            return [
-                self._runner.run(round_, theta, chunk, scale)
-                for chunk, scale in zip(chunks, scales, strict=True)
-            ]
+        for chunk, scale in zip(chunks, scales, strict=True):
+            with one_thread(), torch.random.fork_rng(devices=[]):
+                yield self._runner.run(round_, theta, chunk, scale, into=self._sum)
 
-    def scores(self, theta: Tensor, examples: Examples, *, auroc: bool = False) -> Scores:
+    def scores(self, theta: Tensor, *, auroc: bool = False) -> Scores:
         """In this process."""
         with one_thread():
-            return evaluate(self._runner.model, theta, examples, auroc=auroc)
+            return evaluate(self._runner.model, theta, self._runner.task.data.test, auroc=auroc)
 
     def close(self) -> None:
         """Holds nothing."""
@@ -73,3 +74,11 @@ def one_thread() -> Generator[None, None, None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def executor_for(task: Task, method: Method, streams: Streams, workers: int) -> Executor:
+    """The executor for that many workers; 0 means one for each core. The result is the same for any number."""
+    wanted = workers or os.cpu_count() or 1
+    if wanted == 1 or task.device != "cpu" or not can_fork():
+        return InProcess(task, method, streams)
+    return WorkerPool(task, method, streams, wanted)

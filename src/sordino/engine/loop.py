@@ -64,7 +64,7 @@ def train(
         while state.round < method.plan.rounds:
             hooks.before(state.round)
             state, played = play(state, method, executor, streams)
-            line = _line(task, executor, state, played, evaluate_every, method.plan.rounds)
+            line = _line(executor, state, played, evaluate_every, method.plan.rounds)
             hooks.line(line)
             hooks.show(state, line)
             if interrupted() or time.monotonic() - last >= CHECKPOINT_SECONDS:
@@ -78,13 +78,13 @@ def train(
 
 
 def _line(
-    task: Task, executor: Executor, state: State, played: Played, every: int, rounds: int
+    executor: Executor, state: State, played: Played, every: int, rounds: int
 ) -> dict[str, Any]:
     """One round's record, counted from 1 as people do."""
     started = time.perf_counter()
     scores: dict[str, float | None] = {}
     if state.round == rounds or state.round % every == 0:
-        scores = executor.scores(state.theta, task.data.test).columns()
+        scores = executor.scores(state.theta).columns()
         del scores["auroc"]
     seconds = {**played.seconds, "evaluation": time.perf_counter() - started}
     return {

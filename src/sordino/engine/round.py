@@ -6,7 +6,6 @@ It depends on (state, method, seed) alone. The caller has charged the round befo
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,29 +57,30 @@ def play(state: State, method: Method, executor: Executor, streams: Streams) -> 
     chunks = cut(cohorts)
     owner = {stratum: index for index, noisy in enumerate(phase.sums) for stratum in noisy.strata}
     scales = [state.scales.get(owner[chunk.stratum], 1.0) for chunk in chunks]
-    partials = executor.partials(round_, state.theta, chunks, scales)
-    clock.lap("clients")
+    tally = _Tally(len(phase.sums), state.theta)
+    for chunk, partial in zip(chunks, executor.partials(round_, state.theta, chunks, scales), strict=True):
+        clock.lap("clients")
+        tally.add(owner[chunk.stratum], partial)
+        clock.lap("reduction")
     void = sum(len(cohort) for cohort in cohorts) < phase.survivors
     theta, optimiser, new_scales = state.theta, state.optimiser, dict(state.scales)
     if not void:
         aggregate = torch.zeros_like(theta)
         for index, noisy in enumerate(phase.sums):
-            mine = [p for p, chunk in zip(partials, chunks, strict=True) if owner[chunk.stratum] == index]
-            total = reduced(mine, theta)
-            clock.lap("reduction")
             scale = state.scales.get(index, 1.0)
             noise = streams.generator("noise", round_, index)
+            total = tally.vectors[index].to(theta.dtype)
             released = noisy.chain(noisy.strata[0]).on_sum(total, noise, scale)
             aggregate.add_(released, alpha=noisy.weight.value)
             if noisy.quantile is not None:
-                bits = sum(partial.bits for partial in mine)
-                new_scales[index] = _next_scale(noisy, scale, bits, streams.generator("bits", round_, index))
+                draw = streams.generator("bits", round_, index)
+                new_scales[index] = _next_scale(noisy, scale, tally.bits[index], draw)
             clock.lap("noise")
         theta, optimiser = method.optimiser.update(theta, aggregate, optimiser)
         clock.lap("server")
     clip_norm = _clip_norm(phase, state)
     after = State(round_ + 1, theta, optimiser, new_scales)
-    return after, Played(clip_norm, void, _unpaid(partials), clock.seconds)
+    return after, Played(clip_norm, void, tally.unpaid(), clock.seconds)
 
 
 def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) -> list[NDArray[np.int64]]:
@@ -91,12 +91,27 @@ def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) ->
     ]
 
 
-def reduced(partials: Sequence[Partial], like: Tensor) -> Tensor:
-    """The sum of the partial sums, in their order and in double precision, rounded once."""
-    total = torch.zeros_like(like, dtype=torch.float64)
-    for partial in partials:
-        total.add_(partial.vector)
-    return total.to(like.dtype)
+class _Tally:
+    """The sums of a round: partial sums added in their fixed order, in double precision."""
+
+    def __init__(self, sums: int, like: Tensor) -> None:
+        self.vectors = [torch.zeros_like(like, dtype=torch.float64) for _ in range(sums)]
+        self.bits = [0.0] * sums
+        self.clients = 0
+        self.diagnostics: dict[str, float] = {}
+
+    def add(self, index: int, partial: Partial) -> None:
+        """Adds a partial to one of the sums."""
+        self.vectors[index].add_(partial.vector)
+        self.bits[index] += partial.bits
+        self.clients += partial.clients
+        for name, value in partial.diagnostics.items():
+            self.diagnostics[name] = self.diagnostics.get(name, 0.0) + value
+
+    def unpaid(self) -> dict[str, float]:
+        """The realised cohort, and means over it of the clients' diagnostics."""
+        means = {name: value / max(self.clients, 1) for name, value in sorted(self.diagnostics.items())}
+        return {"cohort": float(self.clients), **means}
 
 
 def _next_scale(noisy: NoisySum, scale: float, bits: float, draw: np.random.Generator) -> float:
@@ -110,14 +125,3 @@ def _clip_norm(phase: Phase, state: State) -> float | None:
     """The round's largest clip norm (public: it was planned, or released by the rounds before)."""
     norms = [max(noisy.clip_norms) * state.scales.get(i, 1.0) for i, noisy in enumerate(phase.sums)]
     return max(norms) if max(norms) < float("inf") else None
-
-
-def _unpaid(partials: Sequence[Partial]) -> dict[str, float]:
-    """Means over the cohort of what the clients' diagnostics add up to."""
-    clients = sum(partial.clients for partial in partials)
-    names = sorted({name for partial in partials for name in partial.diagnostics})
-    means = {
-        name: sum(partial.diagnostics.get(name, 0.0) for partial in partials) / max(clients, 1)
-        for name in names
-    }
-    return {"cohort": float(clients), **means}

@@ -31,7 +31,7 @@ class Task:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        check(self.module)
+        check(self.module, self.data.train.input_shape)
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:

@@ -170,6 +170,7 @@ class Account:
 
     def _charged(self) -> NDArray[np.bool_] | None:
         """Whom this run's reservation charged; None if it was stopped before it reserved anything."""
-        assert self._ledger is not None and self._positions is not None
+        assert self._ledger is not None
+        assert self._positions is not None
         receipt = self._ledger.receipt_of(self.run)
         return None if receipt is None else np.isin(self._positions, receipt.clients)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from sordino.budgets import Population
 from sordino.core.errors import unknown
 from sordino.core.streams import Streams
-from sordino.data import DataSet, deal, load
+from sordino.data import DataSet, Partition, deal, load
 from sordino.engine import Task
 from sordino.experiment.recipe import Recipe
 from sordino.models import build
@@ -18,36 +19,44 @@ from sordino.models import build
 
 def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
     """The data, dealt to clients, and the model of a recipe."""
+    if recipe.model.options:
+        raise unknown(f"option of model '{recipe.model.name}':", next(iter(recipe.model.options)), [])
     data = load(recipe.data.name, data_dir, **recipe.data.options)
     return task(
         data,
         partition=recipe.clients.name,
+        partition_options=recipe.clients.options,
         model=recipe.model.name,
         seed=recipe.settings.seed,
         device=recipe.settings.device,
-        partition_options=recipe.clients.options,
-        model_options=recipe.model.options,
     )
 
 
 def task(
     data: str | DataSet,
     *,
-    partition: str = "natural",
-    model: str = "mlp",
+    partition: str | Partition = "natural",
+    clients: int | None = None,
+    partition_options: dict[str, Any] | None = None,
+    model: str | nn.Module = "mlp",
     seed: int = 0,
     device: str = "cpu",
-    partition_options: dict[str, Any] | None = None,
-    model_options: dict[str, Any] | None = None,
 ) -> Task:
-    """A task from names: `task("digits", partition="iid", partition_options={"clients": 480}, model="cnn")`."""
+    """A task from names or things: `task("digits", partition="iid", clients=480, model="cnn")`.
+
+    `clients` is the option that most partitions have; `partition_options` holds the others. A model is a name of
+    the catalogue, `package.module:function`, or a module of your own.
+    """
     held = load(data) if isinstance(data, str) else data
     streams = Streams(seed)
-    dealt = deal(partition, held, streams, **(partition_options or {}))
-    if model_options:
-        raise unknown(f"option of model '{model}':", next(iter(model_options)), [])
-    module = build(model, held.train.input_shape, held.train.classes, streams.integer("model") % 2**32)
-    return Task(held, dealt, module, device)
+    if isinstance(partition, str):
+        options = dict(partition_options or {})
+        if clients is not None:
+            options["clients"] = clients
+        partition = deal(partition, held, streams, **options)
+    if isinstance(model, str):
+        model = build(model, held.train.input_shape, held.train.classes, streams.integer("model") % 2**32)
+    return Task(held, partition, model, device)
 
 
 def load_population(recipe: Recipe, task: Task) -> Population:

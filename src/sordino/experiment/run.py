@@ -23,7 +23,7 @@ from sordino.budgets import Population
 from sordino.core.errors import SordinoError, UsageError
 from sordino.core.files import as_json, write_bytes
 from sordino.core.streams import Streams
-from sordino.engine import Executor, Hooks, InProcess, State, Task, train
+from sordino.engine import Executor, Hooks, State, Task, executor_for, train
 from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.result import Result, columns, model_sha256
@@ -52,6 +52,7 @@ class Options:
     name: str = "run"
     seed: int = 0
     evaluate_every: int = 1
+    workers: int = 1
     progress: Progress = no_progress
 
 
@@ -65,15 +66,16 @@ def run(
     out: Path | str | None = None,
     ledger: LedgerTerms | None = None,
     evaluate_every: int = 1,
+    workers: int = 1,
     progress: Progress = no_progress,
 ) -> Result:
     """Trains `task` with `method` for the clients of `population`, and never spends more than they allow.
 
     Guarantee: against the adversary of the method's terms no client is charged more than its budget, and the
     whole cost is in the ledger before anything is released. Unit: client. With `out` everything is recorded in a
-    new folder. `ledger` names a ledger that outlives the run; without it the run keeps its own.
+    new folder; `workers` processes train the clients (0: one for each core). `ledger` names a ledger that outlives the run; without it the run keeps its own.
     """
-    options = Options(name, seed, evaluate_every, progress)
+    options = Options(name, seed, evaluate_every, workers, progress)
     folder = RunFolder.vacant(Path(out)) if out is not None else None
     place = folder.path if folder is not None else None
     with Account.open(ledger or LedgerTerms(), task.data.name, place) as account:
@@ -107,11 +109,11 @@ def carry_out(
     if folder is not None:
         folder.write_json("statement.json", spending.statement(composed, account.window, head).to_json())
     streams = Streams(options.seed)
-    executor = InProcess(task, composed, streams)
+    executor = executor_for(task, composed, streams, options.workers)
     try:
         with options.progress(options.name, composed.plan.rounds) as show:
             state, lines = _train(task, composed, executor, streams, options, account, folder, show)
-        scores = executor.scores(state.theta, task.data.test, auroc=True)
+        scores = executor.scores(state.theta, auroc=True)
     finally:
         executor.close()
     statement = spending.statement(composed, account.window, account.finish(state.round))

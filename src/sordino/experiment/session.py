@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from sordino.experiment import toml
@@ -13,27 +14,35 @@ from sordino.experiment.result import Result
 from sordino.experiment.run import Options, Progress, carry_out, no_progress
 
 
-def run_recipe(
-    recipe: Recipe, out: Path, *, data_dir: Path | None = None, progress: Progress = no_progress
-) -> Result:
+@dataclass(frozen=True)
+class Means:
+    """What a run works with, none of which changes its result: where data is, how many processes (0: one for
+    each core), and the display."""
+
+    data_dir: Path | None = None
+    workers: int = 0
+    progress: Progress = no_progress
+
+
+def run_recipe(recipe: Recipe, out: Path, means: Means | None = None) -> Result:
     """Runs a recipe into a new folder. Everything in it is checked and loaded before the folder is made."""
-    return _run(recipe, RunFolder.vacant(out), "", data_dir, progress)
+    return _run(recipe, RunFolder.vacant(out), "", means or Means())
 
 
-def resume_recipe(path: Path, *, data_dir: Path | None = None, progress: Progress = no_progress) -> Result:
+def resume_recipe(path: Path, means: Means | None = None) -> Result:
     """Goes on with the run in a folder; a finished one is read and nothing is done again."""
     folder = RunFolder.existing(path)
     if folder.finished:
         return Result.read(path)
     recipe = Recipe.read(folder.file("recipe.toml"))
-    return _run(recipe, folder, folder.read_json("run.json")["id"], data_dir, progress)
+    return _run(recipe, folder, folder.read_json("run.json")["id"], means or Means())
 
 
-def _run(recipe: Recipe, folder: RunFolder, run_id: str, data_dir: Path | None, progress: Progress) -> Result:
-    task = load_task(recipe, data_dir)
+def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result:
+    task = load_task(recipe, means.data_dir)
     population = load_population(recipe, task)
     settings = recipe.settings
-    options = Options(settings.name, settings.seed, settings.evaluate_every, progress)
+    options = Options(settings.name, settings.seed, settings.evaluate_every, means.workers, means.progress)
     files = {"recipe.toml": toml.write(recipe.resolved())}
     with Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account:
         return carry_out(task, recipe.method, population, options, account, folder, files)

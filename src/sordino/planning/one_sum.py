@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
@@ -48,7 +49,7 @@ def one_sum(
     record; refused otherwise. A noise multiplier that is given is checked in the same way.
     """
     count("rounds", rounds)
-    strata: tuple[Stratum, ...] = _by_budget(population) if individual else (_everyone(population),)
+    strata = list(_by_budget(population)) if individual else [_everyone(population)]
     if len(strata) > 1:
         _refuse_individual(terms, noise_multiplier)
         z, rates = individual_rates(
@@ -66,7 +67,7 @@ def one_sum(
         z = not_negative("noise_multiplier", noise_multiplier)
     elif math.isnan(z):
         z = _calibrated(strata[0].budget, laws[0], rounds, terms)
-    plan = Plan(terms, strata, (_phase(laws, rounds, clip, z, terms),))
+    plan = Plan(terms, tuple(strata), (_phase(laws, rounds, clip, z, terms),))
     check_budgets(plan, price(plan, terms.adversary))
     return plan
 
@@ -104,7 +105,7 @@ def _rate(cohort: float, stratum: Stratum) -> float:
 
 
 def _laws(
-    strata: tuple[Stratum, ...], rates: tuple[float, ...], rounds: int, terms: Terms
+    strata: Sequence[Stratum], rates: Sequence[float], rounds: int, terms: Terms
 ) -> tuple[Law, ...]:
     laws: list[Law] = []
     for stratum, rate in zip(strata, rates, strict=True):

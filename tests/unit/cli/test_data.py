@@ -80,6 +80,18 @@ def test_fetch_downloads_into_the_folder_of_the_set(
     assert found["input_shape"] == [3, 32, 32]
 
 
+def test_fetch_shows_progress_on_standard_error_unless_quiet(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(ADDRESSES, "svhn", (put(server, "train_32x32.mat", bytes(2_000_000)),))
+    arguments = ["fetch", "svhn", "--data-dir", str(tmp_path), "--json"]
+    loud = CliRunner().invoke(app, arguments)
+    assert "train_32x32.mat: 2.0 of 2.0 MB" in loud.stderr
+    assert json.loads(loud.stdout)["files"] == [str(tmp_path / "svhn" / "train_32x32.mat")]
+    (tmp_path / "svhn" / "train_32x32.mat").unlink()
+    assert CliRunner().invoke(app, [*arguments, "--quiet"]).stderr == ""
+
+
 def test_nothing_else_ever_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a download that nobody asked for")

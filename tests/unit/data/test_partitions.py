@@ -7,6 +7,9 @@ import torch
 from sordino.core.errors import UsageError
 from sordino.core.streams import Streams
 from sordino.data import DataSet, Dealt, Examples, Partition, deal, manifest, partitions
+from sordino.data.partitions.dirichlet import dirichlet_sized
+from sordino.data.partitions.iid import iid
+from sordino.data.partitions.similarity import similarity
 from sordino.data.partitions.sizes import apportion, equal, uniform
 
 CLASSES = 10
@@ -111,6 +114,15 @@ def test_sizes():
             uniform(10, 2, low, high, np.random.default_rng(0))
 
 
+def test_each_client_gets_the_size_that_was_declared_for_it():
+    sizes = np.random.default_rng(0).permutation(np.arange(1, 41))
+    generator = np.random.default_rng(1)
+    for percent in (0, 30, 100):
+        assert similarity(LABELS, sizes, percent, generator).sizes.tolist() == sizes.tolist()
+    assert dirichlet_sized(LABELS, sizes, 0.1, generator).sizes.tolist() == sizes.tolist()
+    assert iid(sizes, generator).sizes.tolist() == sizes.tolist()
+
+
 def test_iid_has_the_spread_of_a_random_draw():
     counts = histogram(deal("iid", DATA, Streams(3), clients=100))
     # hypergeometric: 50 of 5,000 with 500 in the class; variance 50 · 0.1 · 0.9 · (4950 / 4999)
@@ -178,6 +190,13 @@ def test_class_counts_of_the_paper():
     exact = histogram(deal("class-counts", data, Streams(0), clients=40, counts=[230, 230] + [5] * 8), data)
     assert (np.sort(exact, axis=1) == [5] * 8 + [230, 230]).all()
     assert (exact.sum(axis=0) == 40 * 50).all()
+
+
+def test_class_counts_pair_the_large_classes_at_random():
+    data = data_of(np.random.default_rng(0).permutation(np.arange(24_000) % CLASSES))
+    counts = histogram(deal("class-counts", data, Streams(0), clients=440, counts=[23, 23] + [1] * 8), data)
+    pairs = {tuple(np.flatnonzero(row == 23)) for row in counts}
+    assert len(pairs) == 45  # of 45 that there are
 
 
 def test_class_counts_scale_to_smaller_clients():

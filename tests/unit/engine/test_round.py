@@ -148,7 +148,7 @@ def test_the_result_does_not_depend_on_chunks_being_worked_in_order():
                 InProcess(task, method, Streams(0)).partials(round_, theta, [chunk], [scale])[0]
                 for chunk, scale in reversed(list(zip(chunks, scales, strict=True)))
             ]
-            return parts[::-1]
+            yield from parts[::-1]
 
     streams = Streams(0)
     there = train(task, method, Backwards(task, method, streams), streams, evaluate_every=100)

@@ -127,11 +127,9 @@ def _read(path: Path) -> Columns:
 
 
 def _arrow(path: Path) -> Columns:
+    reader = pyarrow.csv.read_csv if path.suffix.lower() == ".csv" else pyarrow.parquet.read_table
     try:
-        if path.suffix.lower() == ".csv":
-            table = pyarrow.csv.read_csv(path)
-        else:
-            table = pyarrow.parquet.read_table(path)
+        table = reader(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise damaged(path, " ".join(str(error).split())) from error
     columns: Columns = {}

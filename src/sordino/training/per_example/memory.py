@@ -14,19 +14,22 @@ from sordino.core.checks import count
 from sordino.training.per_example.clipper import Clipper
 
 _LARGEST = 64
+_OUTSIDE = (
+    1.15  # what a process grows by for each byte of tensors: scratch space of libraries, gaps between tensors
+)
 
 
 def memory_estimate(clipper: Clipper, inputs: Tensor, targets: Tensor, examples: int) -> int:
-    """Bytes of tensors that `clipper.sum` needs at its peak for `examples` together, beyond module and batch.
+    """Bytes that `clipper.sum` needs at its peak for `examples` together, beyond module and batch, within 25 %.
 
     Runs two small batches made of the examples given (any will do, of the right shapes), and draws the line
-    through what they take. What libraries set aside for themselves comes on top.
+    through what their tensors take.
     """
     count("examples", examples)
     large = min(_LARGEST, max(examples // 2, 8))
     small = large // 4
     low, high = (_peak(clipper, inputs, targets, size) for size in (small, large))
-    return max(low + (high - low) * (examples - small) // (large - small), 0)
+    return int(_OUTSIDE * max(low + (high - low) * (examples - small) / (large - small), 0))
 
 
 def _peak(clipper: Clipper, inputs: Tensor, targets: Tensor, size: int) -> int:
@@ -44,18 +47,20 @@ class _Meter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.peak = 0
-        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._alive: dict[StorageWeakRef, int] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        known = {
-            tensor.untyped_storage()._cdata for tensor in tree_leaves(args) if isinstance(tensor, Tensor)
-        }
         result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor) and (storage := tensor.untyped_storage())._cdata not in known:
-                self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
-        self._alive = {key: held for key, held in self._alive.items() if not held[0].expired()}
-        self.peak = max(self.peak, sum(size for _, size in self._alive.values()))
+        given = set(_storages(args))
+        self._alive |= {held: size for held, size in _storages(result).items() if held not in given}
+        self._alive = {held: size for held, size in self._alive.items() if not held.expired()}
+        self.peak = max(self.peak, sum(self._alive.values()))
         return result
+
+
+def _storages(value: Any) -> dict[StorageWeakRef, int]:
+    """The memory behind all tensors in `value`, and its bytes."""
+    storages = (leaf.untyped_storage() for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
+    return {StorageWeakRef(storage): storage.nbytes() for storage in storages}

@@ -1,0 +1,139 @@
+"""What every executor promises: the same bits, whatever it is made of and whatever dies on the way."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+from sordino.core.errors import SordinoError
+from sordino.core.streams import Streams
+from sordino.engine import InProcess, WorkerPool, train
+from sordino.methods import DpFedAvg
+from sordino.training import LocalSgd
+from tests import small
+
+METHOD = DpFedAvg(
+    rounds=4, cohort=20, noise_multiplier=1.0, rates="uniform", training=LocalSgd(0.1, steps=3, batch_size=2)
+)
+
+
+def _task():
+    return small.task(clients=60, model="cnn")
+
+
+def _method():
+    return METHOD.compose(small.population(60, epsilon=500.0))
+
+
+@pytest.fixture(scope="module", name="reference")
+def _reference():
+    task, method, streams = _task(), _method(), Streams(7)
+    executor = InProcess(task, method, streams)
+    theta = train(task, method, executor, streams).theta
+    return theta, executor.scores(theta, auroc=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_number_of_workers_does_not_matter(reference, workers):
+    task, method, streams = _task(), _method(), Streams(7)
+    executor = WorkerPool(task, method, streams, workers)
+    try:
+        theta = train(task, method, executor, streams).theta
+        assert torch.equal(theta, reference[0])
+        assert executor.scores(theta, auroc=True) == reference[1]
+    finally:
+        executor.close()
+
+
+def test_killed_workers_are_replaced_and_their_chunks_done_again(reference):
+    task, method, streams = _task(), _method(), Streams(7)
+    pool = WorkerPool(task, method, streams, 2)
+    killed: list[int] = []
+    stop = threading.Event()
+
+    def kill() -> None:
+        while not stop.is_set() and len(killed) < 6:
+            victim = pool._workers[len(killed) % 2].process.pid
+            assert victim is not None
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        theta = train(task, method, pool, streams).theta
+    finally:
+        stop.set()
+        killer.join()
+        pool.close()
+    assert len(set(killed)) > 1
+    assert torch.equal(theta, reference[0])
+
+
+def test_a_client_that_kills_every_worker_ends_the_run_with_a_reason():
+    class Deadly(small.Still):
+        def run(self, model, x, y, round_, draw):
+            os._exit(9)
+
+    import dataclasses
+
+    task, streams = _task(), Streams(7)
+    method = dataclasses.replace(_method(), training=Deadly())
+    pool = WorkerPool(task, method, streams, 2)
+    try:
+        with pytest.raises(SordinoError, match=r"died 3 times.*memory"):
+            train(task, method, pool, streams)
+    finally:
+        pool.close()
+
+
+def test_an_error_in_a_client_is_told():
+    class Broken(small.Still):
+        def run(self, model, x, y, round_, draw):
+            raise ValueError("no such thing")
+
+    import dataclasses
+
+    task, streams = _task(), Streams(7)
+    method = dataclasses.replace(_method(), training=Broken())
+    pool = WorkerPool(task, method, streams, 2)
+    try:
+        with pytest.raises(SordinoError, match="ValueError: no such thing"):
+            train(task, method, pool, streams)
+    finally:
+        pool.close()
+
+
+def test_workers_end_with_their_parent(tmp_path):
+    """kill -9 of the parent leaves no worker behind."""
+    import subprocess
+    import sys
+
+    code = (
+        "import time; from tests.contracts.test_executors import _task, _method\n"
+        "from sordino.core.streams import Streams; from sordino.engine import WorkerPool\n"
+        "pool = WorkerPool(_task(), _method(), Streams(0), 2)\n"
+        "print(*[w.process.pid for w in pool._workers], flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 15
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(pids) == 2
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
