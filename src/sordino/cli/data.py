@@ -17,9 +17,7 @@ from rich.table import Table
 from sordino.cli.output import LINE_SECONDS, to_json
 from sordino.data import catalogue, load, summary
 from sordino.data.addresses import ADDRESSES
-from sordino.data.fetch import Progress as Show
-from sordino.data.fetch import downloads, fetch
-from sordino.data.fetch import quiet as no_progress
+from sordino.data.fetch import Show, downloads, fetch, no_progress
 from sordino.data.files import data_folder
 from sordino.experiment.toml import override
 

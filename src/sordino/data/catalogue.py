@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sordino.core.errors import UsageError, unknown
+from sordino.core.imports import imported
 from sordino.core.options import check_options, option_names
 from sordino.data.examples import DataSet
 from sordino.data.files import find
@@ -87,10 +87,6 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> DataSet
 
 
 def _imported(path: str) -> Source:
-    module, colon, function = path.partition(":")
-    if not colon:
+    if ":" not in path:
         raise unknown("data set", path, [*catalogue(), "package.module:function"])
-    try:
-        return Source(path, "", getattr(importlib.import_module(module), function))
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"data set '{path}' cannot be imported: {error}") from error
+    return Source(path, "", imported("data set", path))

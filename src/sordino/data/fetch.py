@@ -18,15 +18,15 @@ from sordino.core.files import sync_folder
 from sordino.data.addresses import ADDRESSES, Download
 from sordino.data.files import damaged
 
-Progress = Callable[[str, int, int | None], None]
+Show = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that are here, and the bytes in all if the server says so."""
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30
 
 
-def quiet(file: str, done: int, total: int | None) -> None:
-    """A progress that says nothing."""
+def no_progress(file: str, done: int, total: int | None) -> None:
+    """Shows nothing."""
 
 
 def downloads(name: str, mirror: str | None = None) -> tuple[Download, ...]:
@@ -40,24 +40,24 @@ def downloads(name: str, mirror: str | None = None) -> tuple[Download, ...]:
     return tuple(Download(f"{mirror.rstrip('/')}/{d.file}", d.md5, d.members) for d in ADDRESSES[name])
 
 
-def fetch(wanted: Sequence[Download], folder: Path, progress: Progress = quiet) -> list[Path]:
+def fetch(wanted: Sequence[Download], folder: Path, show: Show = no_progress) -> list[Path]:
     """Downloads what is not in `folder` yet and returns the files that a loader reads.
 
     A file appears under its name only whole and with the published checksum. An interrupted download stays
     as `.part` and is resumed by the next call; one with a wrong checksum is deleted and refused.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return [path for download in wanted for path in _one(download, folder, progress)]
+    return [path for download in wanted for path in _one(download, folder, show)]
 
 
-def _one(download: Download, folder: Path, progress: Progress) -> list[Path]:
+def _one(download: Download, folder: Path, show: Show) -> list[Path]:
     files = [folder / member for member in download.members] or [folder / download.file]
     if all(file.is_file() for file in files):
         return files
     archive = folder / download.file
     if not archive.is_file():
         part = folder / f"{download.file}.part"
-        _transfer(download.url, part, progress)
+        _transfer(download.url, part, show)
         _verify(download, part)
         part.replace(archive)
         sync_folder(folder)
@@ -66,7 +66,7 @@ def _one(download: Download, folder: Path, progress: Progress) -> list[Path]:
     return files
 
 
-def _transfer(url: str, part: Path, progress: Progress) -> None:
+def _transfer(url: str, part: Path, show: Show) -> None:
     """Appends what is missing to `part`."""
     here = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "sordino"})
@@ -75,7 +75,7 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
             resumed = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-            _receive(answer, part, here if resumed else 0, progress)
+            _receive(answer, part, here if resumed else 0, show)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is missing; the checksum tells whether that is true
@@ -84,7 +84,7 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
         raise SordinoError(f"{url}: the download stopped ({error}); run the same command to go on") from error
 
 
-def _receive(answer: http.client.HTTPResponse, part: Path, start: int, progress: Progress) -> None:
+def _receive(answer: http.client.HTTPResponse, part: Path, start: int, show: Show) -> None:
     length = answer.headers.get("Content-Length")
     total = start + int(length) if length else None
     done = start
@@ -92,7 +92,7 @@ def _receive(answer: http.client.HTTPResponse, part: Path, start: int, progress:
         while chunk := answer.read(_CHUNK):
             file.write(chunk)
             done += len(chunk)
-            progress(part.stem, done, total)
+            show(part.stem, done, total)
         file.flush()
         os.fsync(file.fileno())
     if total is not None and done < total:

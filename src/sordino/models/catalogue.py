@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from sordino.core.errors import UsageError, unknown
+from sordino.core.imports import imported
 from sordino.core.options import check_options
 from sordino.models.cnn import cnn, cnn_3_layer, cnn_512_32
 from sordino.models.deep import alexnet, mobilenet_v2, resnet_18
@@ -53,13 +53,9 @@ def build(name: str, input_shape: tuple[int, ...], classes: int, seed: int, **op
 
 
 def _imported(path: str) -> Callable[..., Any]:
-    module, colon, function = path.partition(":")
-    if not colon:
+    if ":" not in path:
         raise unknown("model", path, [*models(), "package.module:function"])
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"model '{path}' cannot be imported: {error}") from error
+    return imported("model", path)
 
 
 def _module(name: str, made: Any) -> nn.Module:
