@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from sordino.core.checks import positive
+from sordino.core.checks import not_negative, positive
 from sordino.core.errors import UsageError, unknown
 
 Mode = Literal["flat", "automatic", "per-layer"]
@@ -65,3 +65,16 @@ class Clipping:
         if self.mode == "automatic":
             return limit / (norms + self.stability)
         return (limit / lengths).clamp_max(1)
+
+
+def fair(strength: float, released_loss: float) -> FactorRule:
+    """Fair clipping's wish, 1 + λ·Δ_j with Δ_j = (loss of unit j) − (the last released global loss) (001, eq. 28).
+
+    λ = `strength` ≥ 0; at 0 it is plain flat clipping. Losses above the average count more.
+    """
+    not_negative("strength", strength)
+
+    def wish(norms: Tensor, losses: Tensor) -> Tensor:
+        return 1 + strength * (losses - released_loss)
+
+    return wish

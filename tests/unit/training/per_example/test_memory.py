@@ -63,8 +63,7 @@ def grown_by(name, size):
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads a Linux process's memory")
-@pytest.mark.parametrize("name", ["convolutional", "recurrent"])
-@pytest.mark.parametrize("size", [128, 384])
+@pytest.mark.parametrize(("name", "size"), [("convolutional", 128), ("recurrent", 384)])
 def test_within_a_quarter_of_what_a_process_grows_by(name, size):
     run = subprocess.run(
         [sys.executable, __file__, name, str(size)], capture_output=True, text=True, check=True
