@@ -143,7 +143,7 @@ def test_svhn_labels_out_of_range(folder: Path):
 def test_shakespeare_windows_predict_the_next_character_of_their_role(folder: Path):
     texts = {"HAMLET": "To be, or not to be: that is", "OPHELIA": "Good my lord, how", "GHOST": "Mark"}
     made.roles(folder / "shakespeare", texts)
-    data = load("shakespeare", length=5, test_fraction=0.25)
+    data = load("shakespeare", length=5, test_fraction=0.25, test_every=1)
     assert data.owner_names == ("HAMLET", "OPHELIA")  # the ghost says too little
     assert data.owner is not None
 
@@ -160,6 +160,7 @@ def test_shakespeare_windows_predict_the_next_character_of_their_role(folder: Pa
     cut = 21
     assert windows(data.test)[:2] == [texts["HAMLET"][cut : cut + 6], texts["HAMLET"][cut + 1 : cut + 7]]
     assert len(data.test) == 2
+    assert len(load("shakespeare", length=5, test_fraction=0.25, test_every=2).test) == 1
 
 
 def test_shakespeare_refuses_unknown_characters_and_other_json(folder: Path):

@@ -34,7 +34,7 @@ def dirichlet(
         best = max(best, smallest)
     raise UsageError(
         f"alpha = {alpha:g} left a client with {best} examples or fewer in {_TRIES} draws, least = {least}; "
-        "raise alpha, use fewer clients, or fix the sizes"
+        "raise alpha, use fewer clients, or fix sizes = [1, 1]"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sordino.core.checks import count
 from sordino.core.errors import UsageError
 from sordino.data.examples import DataSet, Examples, Windows
 from sordino.data.files import damaged, find, read
@@ -16,14 +17,18 @@ ALPHABET = "\n !\"$&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijkl
 """The 80 characters that are predicted, a public constant; a token is a position in it."""
 
 
-def load_shakespeare(folder: Path | None = None, length: int = 80, test_fraction: float = 0.2) -> DataSet:
+def load_shakespeare(
+    folder: Path | None = None, length: int = 80, test_fraction: float = 0.2, test_every: int = 40
+) -> DataSet:
     """Windows of `length` characters and the character that follows, each training window owned by its role.
 
     Reads `moby_roles.json`: {role: {"play": ..., "text": ...}}. The last `test_fraction` of each role's text
     is cut off for the test set; no window spans the cut. A role too short for a training window is left out.
+    Of the test windows every `test_every`-th is kept: neighbours differ in one character, and all of them take
+    long to evaluate.
     """
-    if length < 1:
-        raise UsageError(f"length = {length} must be 1 or more characters")
+    count("length", length)
+    count("test_every", test_every)
     if not 0 < test_fraction < 1:
         raise UsageError(f"test_fraction = {test_fraction:g} must lie strictly between 0 and 1")
     path = find("shakespeare", ("moby_roles.json",), folder)
@@ -36,7 +41,8 @@ def load_shakespeare(folder: Path | None = None, length: int = 80, test_fraction
     test, _ = _windows(text, starts + kept, sizes - kept, length)
     codes, owner = np.unique(owner, return_inverse=True)
     names = list(roles)
-    return DataSet("shakespeare", train, test, owner, tuple(names[code] for code in codes))
+    kept_test = test.take(slice(None, None, test_every))
+    return DataSet("shakespeare", train, kept_test, owner, tuple(names[code] for code in codes))
 
 
 def _roles(path: Path) -> dict[str, str]:
