@@ -134,7 +134,7 @@ def charged(part: DpEvent, relation: Relation) -> DpEvent:
     if relation is Relation.ZERO_OUT and isinstance(part, _SAMPLED):
         raise UsageError(
             "sampling amplifies nothing under zero-out, whose adversary sees who was drawn; "
-            "charge the plain Gaussian in every round in which the unit was invited"
+            "use sampling_rate = 1 and the rounds in which the unit takes part"
         )
     if isinstance(part, dpa.SampledWithoutReplacementDpEvent) and isinstance(part.event, dpa.GaussianDpEvent):
         return sampled_gaussian(part.sample_size / part.source_dataset_size, part.event.noise_multiplier / 2)

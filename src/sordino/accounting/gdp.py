@@ -6,15 +6,20 @@ All functions take arrays; their roots are found to 1e-12, relative, and lie on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from sordino.accounting import events
+from sordino.accounting.accountants import Accountant, gaussian_mu
 from sordino.accounting.pairs import Array
+from sordino.core.relations import Relation
 
 _HALVINGS = 50
+_LOG_RATIO = 0.2  # between neighbouring δ of a curve
 
 
 def delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
@@ -41,6 +46,33 @@ def largest_mu(epsilon: ArrayLike, delta: ArrayLike) -> Array:
 def covering_mu(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     """The smallest μ whose curve passes at or above (ε, δ)."""
     return _root(*_allowed(epsilon, delta))[1]
+
+
+def mu_of(
+    event: events.DpEvent,
+    accountant: Accountant,
+    relation: Relation = Relation.ADD_REMOVE,
+    *,
+    least_delta: float = 1e-10,
+) -> float:
+    """The smallest μ, to 1 %, whose curve lies above that of `event` wherever δ ≥ `least_delta`; ∞ if none does.
+
+    Exact for plain Gaussians. A sampled Gaussian is no GDP mechanism: its μ grows as `least_delta` falls, so
+    state the two together. Taken from points of the curve, with 0.5 % added for what lies between them.
+    """
+    exact = gaussian_mu(event, relation)
+    if exact is not None:
+        return exact
+    deltas = np.geomspace(least_delta, 1.0, 2 + math.ceil(-math.log(least_delta) / _LOG_RATIO))[:-1]
+    spent = np.array([spend.epsilon for spend in accountant.curve(event, deltas.tolist(), relation)])
+    if not np.isfinite(spent).all():
+        return math.inf
+    through_curve = np.flatnonzero(
+        np.append(spent[1:], 0.0) < spent
+    )  # after ε = 0, δ may be smaller than it says
+    if not len(through_curve):
+        return 0.0
+    return 1.005 * float(covering_mu(spent[through_curve], deltas[through_curve]).max())
 
 
 def _allowed(
