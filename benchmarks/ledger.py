@@ -76,9 +76,12 @@ def measure(url: str | None, n: int, repeats: int) -> dict[str, Any]:
                     ),
                     repeats,
                 )
-                results["enrol_again_s"] = timed(
-                    lambda _: ledger.enrol(f"tiers{suffix}", population, open_account=account), 1
-                )["median_ms"] / 1000
+                results["enrol_again_s"] = (
+                    timed(lambda _: ledger.enrol(f"tiers{suffix}", population, open_account=account), 1)[
+                        "median_ms"
+                    ]
+                    / 1000
+                )
         results["file_with_distinct_mb"] = size(folder)
         results["individual_10000"] = timed(lambda i: _individual(ledger, rng, n, suffix, i), repeats)
         results["individual_10000_distinct"] = timed(
@@ -99,7 +102,9 @@ def measure(url: str | None, n: int, repeats: int) -> dict[str, Any]:
     return results
 
 
-def _individual(ledger: Ledger, rng: np.random.Generator, n: int, suffix: str, i: int, window: str = "tiers") -> None:
+def _individual(
+    ledger: Ledger, rng: np.random.Generator, n: int, suffix: str, i: int, window: str = "tiers"
+) -> None:
     clients = rng.choice(n, min(n, INDIVIDUAL), replace=False)
     cost = Cost(rng.uniform(1e-4, 1e-3, len(clients)), 1e-12, clients)
     ledger.reserve(Reservation(f"{window}{i}{suffix}", window + suffix, [cost], 1))
@@ -112,7 +117,9 @@ def _open(ledger: Ledger, rng: np.random.Generator, n: int, suffix: str, i: int)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--url", help="a PostgreSQL ledger to measure instead of SQLite")
     parser.add_argument("--clients", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=20)

@@ -16,7 +16,7 @@ PROBLEMS: list[str] = []
 
 @contextmanager
 def server() -> Iterator[str | None]:
-    """A URL without its database, or None with the reason in `PROBLEMS`."""
+    """The URL of its database, or None with the reason in `PROBLEMS`."""
     for start in (_from_wheel, _from_package):
         with start() as url:
             if url is not None:
@@ -41,7 +41,7 @@ def _from_wheel() -> Iterator[str | None]:
             yield None
             return
         try:
-            yield f"postgresql+psycopg://postgres@/{{database}}?host={folder}"
+            yield f"postgresql+psycopg://postgres@/postgres?host={folder}"
         finally:
             running.cleanup()
 
@@ -66,7 +66,7 @@ def _from_package() -> Iterator[str | None]:
         ):
             subprocess.run([found, "-D", f"{folder}/data", *command], check=True, capture_output=True, **user)
         try:
-            yield f"postgresql+psycopg://postgres@/{{database}}?host={folder}"
+            yield f"postgresql+psycopg://postgres@/postgres?host={folder}"
         finally:
             subprocess.run(
                 [found, "-D", f"{folder}/data", "stop", "-m", "fast"], check=True, capture_output=True, **user

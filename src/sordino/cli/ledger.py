@@ -311,7 +311,9 @@ def _open_account(orders: str, primary: float | None, share: float) -> OpenAccou
 def _lost(book: Ledger, path: Path) -> list[Reservation]:
     """`[{"run": …, "window": …, "rounds": …, "epsilon": …, "delta": …, "clients": [identities] or null}]`."""
     try:
-        items: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        items: Any = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(items, list):
+            raise TypeError("not a list")
         return [_reservation(book, item) for item in items]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(

@@ -42,8 +42,8 @@ def _copy(source: Database, target: str | Path, closed: str) -> str:
         ours.execute(sa.delete(schema.info))
         for table in schema.metadata.sorted_tables:
             rows = theirs.execution_options(yield_per=1000).execute(sa.select(table))
-            for chunk in rows.mappings().partitions():
-                ours.execute(sa.insert(table), [dict(row) for row in chunk])
+            for chunk in rows.partitions():
+                schema.insert_many(ours, table, [tuple(row) for row in chunk])
         ours.execute(sa.update(schema.info).values(closed=closed))
         head = chain.last(ours)[1]
     copy.tidy()

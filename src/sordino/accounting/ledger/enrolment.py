@@ -16,7 +16,7 @@ from sordino.accounting.ledger import chain
 from sordino.accounting.ledger.bills import Bill
 from sordino.accounting.ledger.chain import Body, Entry, Line
 from sordino.accounting.ledger.codec import pack
-from sordino.accounting.ledger.schema import client, erased, line
+from sordino.accounting.ledger.schema import client, erased, insert_many, line
 from sordino.accounting.ledger.state import (
     ACTIVE,
     DECLARED,
@@ -147,7 +147,9 @@ def leaves_digest(leaves: Iterable[str]) -> str:
 
 
 def find(connection: sa.Connection, window: str, names: Sequence[str], state: WindowState) -> Positions:
-    """The position of each identity, −1 for new ones; at once if exactly these joined together."""
+    """The position of each identity, −1 for new ones; at once if exactly these joined together, or nobody."""
+    if not len(state):
+        return np.full(len(names), -1, dtype=np.int64)
     joined = (line.c.window == window, line.c.kind == "enrol", line.c.request == chain.digest(names))
     for whole in chain.read(connection, *joined):
         at = whole.entry.body["start"] + np.arange(len(names))
@@ -180,8 +182,7 @@ def join(
     for chunk in _chunks(
         sorted(zip(names, range(len(state), len(state) + len(names)), strict=True)), 5 * _CHUNK
     ):
-        values = [{"window": window, "identity": name, "position": at} for name, at in chunk]
-        connection.execute(sa.insert(client), values)
+        insert_many(connection, client, [(window, name, at) for name, at in chunk])
     key = leaf_key(connection, window)
     leaves = leaves_digest(leaf(key, name) for name in names)
     body = {"terms": terms, "start": len(state), "count": len(names), "identities": leaves}

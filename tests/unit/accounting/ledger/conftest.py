@@ -32,19 +32,19 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     if url is None:
         _missed.append(request.node.nodeid)
         pytest.skip("PostgreSQL is not available: " + "; ".join(postgres.PROBLEMS))
-    admin = sa.create_engine(url.format(database="postgres"), isolation_level="AUTOCOMMIT")
+    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     made: list[str] = []
 
     def make() -> str:
         made.append(f"ledger{next(_numbers)}")
         with admin.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {made[-1]}")
-        return url.format(database=made[-1])
+            connection.exec_driver_sql(f"CREATE SCHEMA {made[-1]}")
+        return f"{url}&options=-csearch_path%3D{made[-1]}"
 
     yield make
     with admin.connect() as connection:
         for name in made:
-            connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+            connection.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
     admin.dispose()
 
 
