@@ -24,6 +24,7 @@ from sordino.accounting.ledger import Charge, Cost, Ledger, OpenAccount, OpenCos
 from sordino.budgets import BudgetWarning, Population
 
 INDIVIDUAL = 10_000
+ACCOUNT = OpenAccount((32.0, 16.0, 96.0), 32.0, 0.5, 0.5)
 
 
 def timed(action: Callable[[int], Any], repeats: int) -> dict[str, float]:
@@ -54,73 +55,79 @@ def size(folder: Path) -> float:
 
 
 def measure(url: str | None, n: int, repeats: int) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
+    """Every figure, on a ledger of this disk's or at `url`."""
     results: dict[str, Any] = {"clients": n, "backend": "sqlite" if url is None else "postgresql"}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
         results["fsync"] = fsync(folder)
-        ledger = Ledger.open(url or folder / "ledger.db")
-        suffix = f"-{time.time_ns()}"
-        classes = Population.of(epsilon=rng.choice([1.0, 3.0, 8.0], n), delta=1e-8)
-        distinct = Population.of(epsilon=rng.uniform(1, 10, n), delta=1e-8)
-        account = OpenAccount((32.0, 16.0, 96.0), 32.0, 0.5, 0.5)
-        for label, population in (("tiers", classes), ("distinct", distinct)):
-            start = time.perf_counter()
-            ledger.enrol(label + suffix, population, open_account=account)
-            results[f"enrol_{label}_s"] = round(time.perf_counter() - start, 2)
-            if label == "tiers":
-                results["file_after_enrol_mb"] = size(folder)
-                results["class_charge"] = timed(
-                    lambda i: ledger.reserve(
-                        Reservation(f"all{i}{suffix}", f"tiers{suffix}", [Cost(0.001, 1e-12)], 1)
-                    ),
-                    repeats,
-                )
-                results["enrol_again_s"] = (
-                    timed(lambda _: ledger.enrol(f"tiers{suffix}", population, open_account=account), 1)[
-                        "median_ms"
-                    ]
-                    / 1000
-                )
-        results["file_with_distinct_mb"] = size(folder)
-        results["individual_10000"] = timed(lambda i: _individual(ledger, rng, n, suffix, i), repeats)
-        results["individual_10000_distinct"] = timed(
-            lambda i: _individual(ledger, rng, n, suffix, i, "distinct"), repeats
-        )
-        results["open_charge_10000"] = timed(lambda i: _open(ledger, rng, n, suffix, i), repeats)
-        ledger.reserve(Reservation(f"noted{suffix}", f"tiers{suffix}", [Cost(0.001, 1e-12)], 10**6))
-        results["record_round"] = timed(lambda i: ledger.record_round(f"noted{suffix}", i), 5 * repeats)
-        ledger.close()
-        start = time.perf_counter()
-        again = Ledger.open(url or folder / "ledger.db")
-        again.spent(f"distinct{suffix}")
-        results["cold_start_s"] = round(time.perf_counter() - start, 2)
-        start = time.perf_counter()
-        assert again.verify().ok
-        results["verify_s"] = round(time.perf_counter() - start, 2)
-        again.close()
+        where = url or str(folder / "ledger.db")
+        book = Ledger.open(where)
+        results.update(enrolments(book, n, folder if url is None else None))
+        results.update(charges(book, n, repeats))
+        book.close()
+        results.update(afterwards(where))
     return results
 
 
-def _individual(
-    ledger: Ledger, rng: np.random.Generator, n: int, suffix: str, i: int, window: str = "tiers"
-) -> None:
-    clients = rng.choice(n, min(n, INDIVIDUAL), replace=False)
-    cost = Cost(rng.uniform(1e-4, 1e-3, len(clients)), 1e-12, clients)
-    ledger.reserve(Reservation(f"{window}{i}{suffix}", window + suffix, [cost], 1))
+def enrolments(book: Ledger, n: int, folder: Path | None) -> dict[str, Any]:
+    """A million clients in three tiers, and a million with budgets of their own."""
+    rng, results = np.random.default_rng(0), dict[str, Any]()
+    for window, epsilon in (("tiers", rng.choice([1.0, 3.0, 8.0], n)), ("distinct", rng.uniform(1, 10, n))):
+        population = Population.of(epsilon=epsilon, delta=1e-8)
+        before = 0.0 if folder is None else size(folder)
+        for again in ("", "_again"):
+            start = time.perf_counter()
+            book.enrol(window, population, open_account=ACCOUNT)
+            results[f"enrol_{window}{again}_s"] = round(time.perf_counter() - start, 2)
+        if folder is not None:
+            results[f"file_{window}_mb"] = round(size(folder) - before, 1)
+    return results
 
 
-def _open(ledger: Ledger, rng: np.random.Generator, n: int, suffix: str, i: int) -> None:
-    clients = rng.choice(n, min(n, INDIVIDUAL), replace=False)
-    costs = [OpenCost((1e-4, 1e-4, 3e-4), clients)]
-    ledger.charge(Charge(f"open{suffix}", f"distinct{suffix}", i, costs))
+def charges(book: Ledger, n: int, repeats: int) -> dict[str, Any]:
+    """Charges of classes, of 10,000 random clients each at a cost of its own, and notes of rounds."""
+    rng = np.random.default_rng(1)
+    drawn = [rng.choice(n, min(n, INDIVIDUAL), replace=False) for _ in range(repeats)]
+    costs = [rng.uniform(1e-4, 1e-3, len(clients)) for clients in drawn]
+
+    def individually(window: str) -> dict[str, float]:
+        return timed(
+            lambda i: book.reserve(Reservation(f"{window}{i}", window, [Cost(costs[i], 1e-12, drawn[i])], 1)),
+            repeats,
+        )
+
+    whole = [Cost(0.001, 1e-12)]
+    results: dict[str, Any] = {
+        "class_charge": timed(lambda i: book.reserve(Reservation(f"all{i}", "tiers", whole, 1)), repeats),
+        "individual_10000_tiers": individually("tiers"),
+        "individual_10000_distinct": individually("distinct"),
+        "open_charge_10000": timed(
+            lambda i: book.charge(Charge("open", "distinct", i, [OpenCost((1e-4, 1e-4, 3e-4), drawn[i])])),
+            repeats,
+        ),
+    }
+    book.reserve(Reservation("noted", "tiers", whole, 10**6))
+    results["record_round"] = timed(lambda i: book.record_round("noted", i), 5 * repeats)
+    return results
+
+
+def afterwards(where: str) -> dict[str, Any]:
+    """What the next process and the auditor wait for."""
+    start = time.perf_counter()
+    book = Ledger.open(where)
+    book.spent("distinct")
+    opened = time.perf_counter()
+    assert book.verify().ok
+    verified = time.perf_counter()
+    book.close()
+    return {"cold_start_s": round(opened - start, 2), "verify_s": round(verified - opened, 2)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", help="a PostgreSQL ledger to measure instead of SQLite")
+    parser.add_argument("--url", help="an empty PostgreSQL database to measure instead of SQLite")
     parser.add_argument("--clients", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", action="store_true")

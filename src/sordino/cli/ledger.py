@@ -6,8 +6,8 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -329,13 +329,8 @@ def _reservation(book: Ledger, item: dict[str, Any]) -> Reservation:
     return Reservation(item["run"], item["window"], [cost], item["rounds"], *terms)
 
 
-@contextmanager
-def _opened(where: str, *, create: bool = False) -> Generator[Ledger]:
-    ledger = Ledger.open(where, create=create)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
+def _opened(where: str, *, create: bool = False) -> closing[Ledger]:
+    return closing(Ledger.open(where, create=create))
 
 
 def _say(result: dict[str, Any], text: str, as_json: bool) -> None:

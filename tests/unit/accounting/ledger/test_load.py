@@ -58,7 +58,7 @@ def test_ten_thousand_of_a_million_are_checked_and_charged_individually(million:
 
 def test_a_note_of_a_round_takes_milliseconds(million: Ledger):
     million.reserve(Reservation("noted", "w", [Cost(1e-6, 1e-12, [5])], 100))
-    assert seconds(lambda i: million.record_round("noted", i, evidence={"round": i}), 20) < 0.03
+    assert seconds(lambda i: million.record_round("noted", i, evidence={"round": i}), 20) < 0.05
 
 
 def test_a_class_charge_does_not_grow_with_its_members(tmp_path: Path):
