@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-import click
 import typer
 
 from sordino import __version__
-from sordino.cli import data, ledger, model, run
+from sordino.cli import account, data, ledger, model, run
 from sordino.core.errors import SordinoError
 
 app = typer.Typer(
@@ -25,7 +25,12 @@ app.command("export")(model.export)
 app.command("predict")(model.predict)
 app.command("evaluate")(model.evaluate)
 app.add_typer(data.app, name="data")
+app.add_typer(account.app, name="account")
 app.add_typer(ledger.app, name="ledger")
+
+
+# Typer brings a click of its own in some releases and uses the installed one in others.
+WRONG_USE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def _version(value: bool) -> None:
@@ -50,12 +55,10 @@ def main() -> None:
     except SordinoError as error:
         print(f"sordino: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as error:
-        print(f"sordino: {error.format_message()}; see sordino --help", file=sys.stderr)
+    except WRONG_USE as error:
+        print(f"sordino: {' '.join(error.format_message().split())}; see sordino --help", file=sys.stderr)
         sys.exit(2)
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         print("sordino: stopped", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:

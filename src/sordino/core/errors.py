@@ -7,7 +7,8 @@ that line and exits with `exit_code`. Anything else that escapes is a defect of 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 
 
 class SordinoError(Exception):
@@ -28,6 +29,16 @@ class BudgetError(SordinoError):
 
 class LedgerError(SordinoError):
     """The ledger cannot be read, written or trusted. Nothing was released."""
+
+
+@contextmanager
+def said_of(what: object) -> Generator[None, None, None]:
+    """Puts the name of what an error is about, such as a file, before the messages of errors raised inside."""
+    try:
+        yield
+    except SordinoError as error:
+        message = str(error)
+        raise type(error)(message if message.startswith(str(what)) else f"{what}: {message}") from error
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -54,7 +54,8 @@ class InProcess:
         """One chunk after the other."""
         for chunk, scale in zip(chunks, scales, strict=True):
             with one_thread(), torch.random.fork_rng(devices=[]):
-                yield self._runner.run(round_, theta, chunk, scale, into=self._sum)
+                partial = self._runner.run(round_, theta, chunk, scale, into=self._sum)
+            yield partial
 
     def scores(self, theta: Tensor, *, auroc: bool = False) -> Scores:
         """In this process."""

@@ -9,7 +9,6 @@ import numpy as np
 from torch import nn
 
 from sordino.budgets import Population
-from sordino.core.errors import unknown
 from sordino.core.streams import Streams
 from sordino.data import DataSet, Partition, deal, load
 from sordino.engine import Task
@@ -19,14 +18,13 @@ from sordino.models import build
 
 def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
     """The data, dealt to clients, and the model of a recipe."""
-    if recipe.model.options:
-        raise unknown(f"option of model '{recipe.model.name}':", next(iter(recipe.model.options)), [])
     data = load(recipe.data.name, data_dir, **recipe.data.options)
     return task(
         data,
         partition=recipe.clients.name,
         partition_options=recipe.clients.options,
         model=recipe.model.name,
+        model_options=recipe.model.options,
         seed=recipe.settings.seed,
         device=recipe.settings.device,
     )
@@ -39,6 +37,7 @@ def task(
     clients: int | None = None,
     partition_options: dict[str, Any] | None = None,
     model: str | nn.Module = "mlp",
+    model_options: dict[str, Any] | None = None,
     seed: int = 0,
     device: str = "cpu",
 ) -> Task:
@@ -55,7 +54,8 @@ def task(
             options["clients"] = clients
         partition = deal(partition, held, streams, **options)
     if isinstance(model, str):
-        model = build(model, held.train.input_shape, held.train.classes, streams.integer("model") % 2**32)
+        shape, classes = held.train.input_shape, held.train.classes
+        model = build(model, shape, classes, streams.integer("model"), **(model_options or {}))
     return Task(held, partition, model, device)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sordino.aggregation import Adam, Optimiser, Sgd
 from sordino.core.checks import count
-from sordino.core.errors import SordinoError, UsageError, did_you_mean, unknown
+from sordino.core.errors import UsageError, did_you_mean, said_of, unknown
 from sordino.experiment import toml
 from sordino.experiment.charging import LedgerTerms
 from sordino.experiment.parse import build, convert, plain
@@ -60,26 +60,23 @@ class Recipe:
     model: Named
     method: MethodOptions
     ledger: LedgerTerms
-    table: Table
+    source: str
 
     @classmethod
     def read(cls, path: Path, overrides: list[str] | None = None, seed: int | None = None) -> Recipe:
         """The recipe in a file, with `key=value` overrides; every error names the file."""
-        try:
+        with said_of(path):
             table = toml.read(path)
             for setting in overrides or ():
                 toml.override(table, setting)
             if seed is not None:
                 table["seed"] = seed
             _anchor(table, path.resolve().parent)
-            return cls.of(table)
-        except SordinoError as error:
-            message = str(error)
-            raise type(error)(message if message.startswith(str(path)) else f"{path}: {message}") from error
+            return cls.of(table, str(path))
 
     @classmethod
-    def of(cls, table: Table) -> Recipe:
-        """The recipe that a table of a TOML file says."""
+    def of(cls, table: Table, source: str = "recipe") -> Recipe:
+        """The recipe that a table of a TOML file says; `source` names the file in messages."""
         names = [f.name for f in dataclasses.fields(Settings)]
         for key in table:
             if key not in names and key not in SECTIONS:
@@ -99,7 +96,7 @@ class Recipe:
             model=_named(table, "model", "mlp"),
             method=_method(table),
             ledger=build(LedgerTerms, table.get("ledger", {}), "ledger"),
-            table=table,
+            source=source,
         )
 
     def resolved(self) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sordino.core.errors import said_of
 from sordino.experiment import toml
 from sordino.experiment.charging import Account
 from sordino.experiment.folder import RunFolder
@@ -39,10 +40,11 @@ def resume_recipe(path: Path, means: Means | None = None) -> Result:
 
 
 def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result:
-    task = load_task(recipe, means.data_dir)
-    population = load_population(recipe, task)
+    with said_of(recipe.source):
+        task = load_task(recipe, means.data_dir)
+        population = load_population(recipe, task)
     settings = recipe.settings
     options = Options(settings.name, settings.seed, settings.evaluate_every, means.workers, means.progress)
     files = {"recipe.toml": toml.write(recipe.resolved())}
-    with Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account:
+    with Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account, said_of(recipe.source):
         return carry_out(task, recipe.method, population, options, account, folder, files)

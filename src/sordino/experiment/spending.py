@@ -36,6 +36,13 @@ class Spending:
         spending = cls(plan, population, {against: price(plan, against) for against in Against})
         spent = spending.columns()["epsilon"]
         over = np.flatnonzero(spent > population.epsilon)
+        if len(over) and not plan.private:
+            client = int(over[0])
+            raise BudgetError(
+                f"the method adds no noise and guarantees nothing, but client '{population.id_of(client)}' and "
+                f"{len(over) - 1} others have budgets; choose a private method, or say that the clients are public "
+                "(epsilon = inf)"
+            )
         if len(over):
             client = int(over[0])
             raise BudgetError(

@@ -145,7 +145,7 @@ def test_the_result_does_not_depend_on_chunks_being_worked_in_order():
     class Backwards(InProcess):
         def partials(self, round_, theta, chunks, scales):
             parts = [
-                InProcess(task, method, Streams(0)).partials(round_, theta, [chunk], [scale])[0]
+                next(InProcess(task, method, Streams(0)).partials(round_, theta, [chunk], [scale]))
                 for chunk, scale in reversed(list(zip(chunks, scales, strict=True)))
             ]
             yield from parts[::-1]
