@@ -252,8 +252,12 @@ class Ledger:
 
         If the chain holds it, nothing known is missing. If not, charges were lost with the old copy: `lost`
         books them again first, and the line says on whose word. Refuses a head that is missing with nothing
-        to book for it.
+        to book for it, and a ledger that was not restored.
         """
+        if self.closed() != copies.RESTORED:
+            raise LedgerError(
+                f"{self.database} was not restored from a backup; there is nothing to reconcile"
+            )
         with self._writing(even_closed=True) as connection:
             found = verify(connection, head)
         if found.problems:

@@ -50,6 +50,9 @@ def test_a_backup_says_what_the_ledger_said_and_charges_nobody(book: Ledger, pla
         book.backup(backup)
     with pytest.raises(LedgerError, match="is no backup"):
         book.restore(places())
+    for opened in (book, copy):
+        with pytest.raises(LedgerError, match="nothing to reconcile"):
+            opened.reconcile(book.head())
     copy.close()
     assert book.reserve(sealed("s")).charged == 2
 
