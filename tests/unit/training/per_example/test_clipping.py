@@ -217,6 +217,18 @@ def test_positions_that_cancel_cannot_break_the_bound(seed, rest):
     assert found.norm() <= 1 + 1e-3
 
 
+def test_gradients_too_short_to_measure_cannot_break_the_bound():
+    module = small_net()
+    clipper = Clipper(
+        module, lambda o, t: cross_entropy(o, t) * torch.where(t > 0, 1.0, 1e-24), Clipping(CLIP)
+    )
+    inputs, targets = examples()
+    clipper.sum(inputs, targets)
+    found = clipper.sum(inputs[:1], targets[:1], wish=WISHES["infinite"])  # its squares vanish in float32
+    assert found.norms[0] == 0
+    assert found.vector.norm() <= CLIP
+
+
 @pytest.mark.parametrize("index", [None, [0, 1, 0, 2, 1]])
 def test_all_forms_agree(index):
     draw = torch.Generator().manual_seed(0)
