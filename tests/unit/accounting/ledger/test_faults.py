@@ -134,8 +134,10 @@ def kill_at_random(place: str, kills: int) -> None:
         process = FORK.Process(target=charge_for_ever, args=(place, session, theirs))
         process.start()
         theirs.close()
-        ours.poll(30)
-        time.sleep(rng.uniform(0, 0.08))
+        for _ in range(rng.integers(1, 7)):
+            assert ours.poll(60)
+            acknowledged.append(ours.recv())
+        time.sleep(rng.uniform(0, 0.02))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join(30)
