@@ -13,7 +13,6 @@ from tests import postgres
 from sordino.accounting.ledger import Ledger
 
 _numbers = count()
-_missed: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +29,6 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         return
     url = request.getfixturevalue("postgres_url")
     if url is None:
-        _missed.append(request.node.nodeid)
         pytest.skip("PostgreSQL is not available: " + "; ".join(postgres.PROBLEMS))
     admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     made: list[str] = []
@@ -61,13 +59,8 @@ def ledger(place: str) -> Iterator[Ledger]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    missed = [
-        r.nodeid
-        for r in terminalreporter.stats.get("skipped", [])
-        if "PostgreSQL is not available" in str(r.longrepr)
-    ]
-    if missed or _missed:
+    skipped = terminalreporter.stats.get("skipped", [])
+    missed = sum("PostgreSQL is not available" in str(report.longrepr) for report in skipped)
+    if missed:
         terminalreporter.section("PostgreSQL DID NOT RUN", red=True, bold=True)
-        terminalreporter.line(
-            f"{len(set(missed + _missed))} ledger tests did not run on PostgreSQL: pip install pgserver"
-        )
+        terminalreporter.line(f"{missed} ledger tests did not run on PostgreSQL: pip install pgserver")
