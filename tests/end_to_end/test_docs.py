@@ -60,9 +60,7 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [
-        Block(m["language"], m["title"], m["marker"] or "", m["text"]) for m in FENCE.finditer(text)
-    ]
+    return [Block(m["language"], m["title"], m["marker"] or "", m["text"]) for m in FENCE.finditer(text)]
 
 
 def name(page: Path) -> str:
@@ -132,7 +130,10 @@ class Session:
 
 def sordino(line: str) -> tuple[int, str, str]:
     """Exit code and output of a `sordino` command, in this process."""
-    words = [re.sub(r"^['\"]|['\"]$", "", word) for word in re.findall(r"'[^']*'|\"[^\"]*\"|\S+", comment_free(line))]
+    words = [
+        re.sub(r"^['\"]|['\"]$", "", word)
+        for word in re.findall(r"'[^']*'|\"[^\"]*\"|\S+", comment_free(line))
+    ]
     out, errors = io.StringIO(), io.StringIO()
     target = None
     if ">" in words:
@@ -230,7 +231,9 @@ def test_the_site_needs_no_network(tmp_path):
     for page in pages:
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"?(https?:)?//", text)
-        loaded += re.findall(r"<link[^>]*rel=\"?(?:stylesheet|preconnect|icon)[^>]*href=\"?(https?:)?//", text)
+        loaded += re.findall(
+            r"<link[^>]*rel=\"?(?:stylesheet|preconnect|icon)[^>]*href=\"?(https?:)?//", text
+        )
         assert not loaded, page.name
 
 
