@@ -95,9 +95,10 @@ class RdpAccountant:
 
     def _usable(self, event: events.DpEvent, relation: Relation) -> tuple[list[float], list[float]]:
         """The orders that give a bound, and the bounds."""
-        values = renyi.curve(event, relation)
+        orders = renyi.orders_for(event)
+        values = renyi.curve(event, relation, orders)
         usable = np.isfinite(values)
-        return np.array(renyi.ORDERS)[usable].tolist(), values[usable].tolist()
+        return np.array(orders)[usable].tolist(), values[usable].tolist()
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from sordino.core.relations import Relation
 
 MakeEvent = Callable[[float], events.DpEvent]
 
-_COARSE = {"step": 2.0, "ratio": 1.002}  # of the search on the fast accountant
-_FINE = {"step": 1.005, "ratio": 1.005}  # of the check by the accountant of record
+_COARSE = {"step": 2.0, "ratio": 1.0003}  # of the search on the fast accountant
+_FINE = {"step": 1.001, "ratio": 1.001}  # of the check by the accountant of record
 _LEAST_RATE, _MOST_ROUNDS = 1e-9, 10**8
 
 

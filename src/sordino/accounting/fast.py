@@ -26,7 +26,10 @@ from sordino.core.relations import Relation
 
 LEAST_NOISE = 0.05  # below, losses of hundreds overflow; such a run has no privacy to speak of
 LEAST_DELTA = 1e-12  # below, the rounding of the FFT shows
+MOST_ROUNDS = 10**9
 _LENGTHS = (800, 3200)  # least and greatest length of the FFT, for each unit of resolution
+_LONGEST = 2**20  # of an FFT for a huge number of rounds
+_ATTEMPTS = 8  # to widen a window; what then lies above it is counted as lost
 _TAIL = 1e-15  # probability of a composed loss outside the window
 _ORDERS = np.geomspace(1e-3, 1e4, 40)  # of the Chernoff bounds
 
@@ -36,7 +39,8 @@ def resolves(parts: Sequence[Part], delta: float) -> bool:
     return (
         delta >= LEAST_DELTA
         and bool(parts)
-        and all(LEAST_NOISE <= p.noise_multiplier < math.inf for p in parts)
+        and sum(part.rounds for part in parts) <= MOST_ROUNDS
+        and all(LEAST_NOISE <= part.noise_multiplier < math.inf for part in parts)
     )
 
 
@@ -132,9 +136,14 @@ def compose(
 
     `resolution` is the number of grid steps to a standard deviation of one round's loss.
     """
+    if not parts:
+        raise UsageError("parts is empty: nothing is released, and nothing is spent")
     for part in parts:
         checks.probability("sampling_rate", part.sampling_rate)
-        checks.count("rounds", part.rounds)
+        if checks.count("rounds", part.rounds) > MOST_ROUNDS:
+            raise UsageError(
+                f"rounds = {part.rounds:,} are more than {MOST_ROUNDS:,}; use the accountant 'rdp'"
+            )
         if not LEAST_NOISE <= part.noise_multiplier < math.inf:
             raise UsageError(
                 f"noise_multiplier = {part.noise_multiplier:g} is not in [{LEAST_NOISE}, ∞), where the fast "
@@ -146,9 +155,9 @@ def compose(
                 "sees who was drawn; use sampling_rate 1 and the rounds that a unit takes part in"
             )
     counts = np.array([part.rounds for part in parts])
-    grid = _Grid(
-        fitting_step(parts, resolution), int(_LENGTHS[0] * resolution), int(_LENGTHS[1] * resolution)
-    )
+    shortest = int(_LENGTHS[0] * resolution)
+    longest = max(_LENGTHS[1], 16 * math.sqrt(sum(part.rounds for part in parts))) * resolution
+    grid = _Grid(fitting_step(parts, resolution), shortest, min(_LONGEST, int(longest)))
     directions = list(zip(*(worst_pairs(part, relation) for part in parts), strict=True))
     if all(part.sampling_rate == 1 for part in parts):
         del directions[1:]  # unsampled Gaussians cost the same in both
@@ -199,11 +208,13 @@ class _Grid(NamedTuple):
 def _direction(pairs: Sequence[Pair], counts: NDArray[np.int64], grid: _Grid) -> Direction:
     """The composition in one direction, on a window that is widened until almost nothing lies above it."""
     low, high, order = _window(pairs, counts)
-    while True:
-        result, outside = _convolve(pairs, counts, (low, high, order), grid)
+    result, outside = _convolve(pairs, counts, (low, high, order), grid)
+    for _ in range(_ATTEMPTS):
         if outside < 100 * _TAIL:
-            return result
-        low, high = low - (high - low) / 10, high + (high - low) / 10
+            break
+        low, high, order = low - (high - low) / 8, high + (high - low) / 8, order / 1.5
+        result, outside = _convolve(pairs, counts, (low, high, order), grid)
+    return result
 
 
 def _window(pairs: Sequence[Pair], counts: NDArray[np.int64]) -> tuple[float, float, float]:
@@ -236,6 +247,7 @@ def _convolve(
     length = int(fft.next_fast_len(wanted, real=True) or wanted)
     step = (high - low) / (length - 2 * rounding)
     start = math.floor(low / step) - rounding
+    order = 1 / (1 / order + step * rounding / 80)  # a Chernoff order that suits the rounding too
     spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
     log_finite = 0.0
     exponent = -order * (start + length - 1) * step

@@ -31,7 +31,7 @@ def smallest(cost: Cost, target: float, *, guess: float, step: float, ratio: flo
 
 def largest_count(cost: Cost, target: float, *, guess: int, most: int) -> int:
     """The largest whole number n ≤ `most` with cost(n) ≤ target, for a cost that grows with n; cost(1) is."""
-    fits, step = guess, max(1, guess // 64)
+    fits, step = min(guess, most), max(1, guess // 64)
     while fits > 1 and cost(fits) > target:
         fits, step = max(1, fits - step), 2 * step
     fails, step = fits + 1, max(1, guess // 64)
