@@ -7,13 +7,13 @@ import time
 
 import pytest
 import torch
+from tests import small
 
 from sordino.core.errors import SordinoError
 from sordino.core.streams import Streams
 from sordino.engine import InProcess, WorkerPool, train
 from sordino.methods import DpFedAvg
 from sordino.training import LocalSgd
-from tests import small
 
 METHOD = DpFedAvg(
     rounds=4, cohort=20, noise_multiplier=1.0, rates="uniform", training=LocalSgd(0.1, steps=3, batch_size=2)

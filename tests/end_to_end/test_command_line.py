@@ -91,10 +91,20 @@ def _done(tmp_path_factory) -> Path:
 
 def test_a_run_leaves_a_whole_record(done):
     summary = json.loads((done / "summary.json").read_text())
-    for key in (
-        "method rounds accuracy loss balanced_accuracy auroc seconds_per_round epsilon_max "
-        "epsilon_by_group delta model_sha256 run_dir"
-    ).split():
+    for key in [
+        "method",
+        "rounds",
+        "accuracy",
+        "loss",
+        "balanced_accuracy",
+        "auroc",
+        "seconds_per_round",
+        "epsilon_max",
+        "epsilon_by_group",
+        "delta",
+        "model_sha256",
+        "run_dir",
+    ]:
         assert key in summary, key
     assert 0 < summary["accuracy"] <= 1
     assert summary["rounds"] == 12
@@ -134,7 +144,10 @@ def test_a_second_run_into_the_same_folder_is_refused(done):
 
 def test_resuming_a_finished_run_shows_it(done):
     run = sordino("run", "--resume", "first", "--json", cwd=done.parent)
-    assert json.loads(run.stdout)["model_sha256"] == json.loads((done / "summary.json").read_text())["model_sha256"]
+    assert (
+        json.loads(run.stdout)["model_sha256"]
+        == json.loads((done / "summary.json").read_text())["model_sha256"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +290,12 @@ def test_ctrl_c_saves_and_says_how_to_go_on(recipe, uninterrupted):
 
 
 def test_a_ledger_that_outlives_the_run_is_never_overdrawn(recipe):
-    settings = ["--set", f"ledger.url={json.dumps(str(recipe.parent / 'mine.db'))}", "--set", "ledger.share=0.4"]
+    settings = [
+        "--set",
+        f"ledger.url={json.dumps(str(recipe.parent / 'mine.db'))}",
+        "--set",
+        "ledger.share=0.4",
+    ]
     codes, messages = [], []
     for number in range(3):
         run = sordino("run", "my.toml", *settings, "--out", f"run{number}", "--json", cwd=recipe.parent)

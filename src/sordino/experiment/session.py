@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sordino.core.errors import said_of
+from sordino.core.files import as_json
+from sordino.data import manifest
 from sordino.experiment import toml
 from sordino.experiment.charging import Account
 from sordino.experiment.folder import RunFolder
@@ -45,6 +47,9 @@ def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result
         population = load_population(recipe, task)
     settings = recipe.settings
     options = Options(settings.name, settings.seed, settings.evaluate_every, means.workers, means.progress)
-    files = {"recipe.toml": toml.write(recipe.resolved())}
+    files = {
+        "recipe.toml": toml.write(recipe.resolved()),
+        "partition.json": as_json(manifest(task.partition, task.data)),
+    }
     with Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account, said_of(recipe.source):
         return carry_out(task, recipe.method, population, options, account, folder, files)

@@ -67,7 +67,12 @@ def _write(table: Table, path: tuple[str, ...], lines: list[str]) -> None:
 
 def _key(name: str) -> str:
     plain = name.replace("-", "").replace("_", "").isalnum() and name.isascii()
-    return name if plain else json.dumps(name, ensure_ascii=False)
+    return name if plain else _text(name)
+
+
+def _text(value: str) -> str:
+    """A basic string: as in JSON, but for the one control character that JSON leaves as it is."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _value(value: Any) -> str:
@@ -75,7 +80,7 @@ def _value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return json.dumps(value, ensure_ascii=False)
+            return _text(value)
         case float() if math.isinf(value):
             return "inf" if value > 0 else "-inf"
         case int() | float():
