@@ -1,9 +1,13 @@
 """What every executor promises: the same bits, whatever it is made of and whatever dies on the way."""
 
+import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -79,8 +83,6 @@ def test_a_client_that_kills_every_worker_ends_the_run_with_a_reason():
         def run(self, model, x, y, round_, draw):
             os._exit(9)
 
-    import dataclasses
-
     task, streams = _task(), Streams(7)
     method = dataclasses.replace(_method(), training=Deadly())
     pool = WorkerPool(task, method, streams, 2)
@@ -96,8 +98,6 @@ def test_an_error_in_a_client_is_told():
         def run(self, model, x, y, round_, draw):
             raise ValueError("no such thing")
 
-    import dataclasses
-
     task, streams = _task(), Streams(7)
     method = dataclasses.replace(_method(), training=Broken())
     pool = WorkerPool(task, method, streams, 2)
@@ -110,9 +110,6 @@ def test_an_error_in_a_client_is_told():
 
 def test_workers_end_with_their_parent(tmp_path):
     """kill -9 of the parent leaves no worker behind."""
-    import subprocess
-    import sys
-
     code = (
         "import time; from tests.contracts.test_executors import _task, _method\n"
         "from sordino.core.streams import Streams; from sordino.engine import WorkerPool\n"
@@ -133,7 +130,6 @@ def test_workers_end_with_their_parent(tmp_path):
 
 def _alive(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False

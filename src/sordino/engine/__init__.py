@@ -2,9 +2,20 @@
 
 from sordino.engine.evaluation import Scores, evaluate
 from sordino.engine.executors import Executor, InProcess, executor_for
-from sordino.engine.pool import WorkerPool
 from sordino.engine.loop import Hooks, train
+from sordino.engine.pool import WorkerPool
 from sordino.engine.state import State
 from sordino.engine.task import Task
 
-__all__ = ["Executor", "Hooks", "InProcess", "Scores", "State", "Task", "WorkerPool", "evaluate", "executor_for", "train"]
+__all__ = [
+    "Executor",
+    "Hooks",
+    "InProcess",
+    "Scores",
+    "State",
+    "Task",
+    "WorkerPool",
+    "evaluate",
+    "executor_for",
+    "train",
+]

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -126,10 +127,8 @@ class WorkerPool:
 
     def _give(self, worker: _Worker, index: int, work: Any) -> None:
         worker.held.append((index, work))
-        try:
+        with suppress(OSError):  # it is dead: `_collect` sees the end of its pipe, and replaces it
             worker.pipe.send(work)
-        except OSError:
-            pass  # it is dead: `_collect` sees the end of its pipe and gives the work to another
 
     def _collect(self, answers: dict[int, Any], deaths: dict[int, int]) -> None:
         """Waits for at least one worker to answer or to die."""

@@ -72,8 +72,9 @@ def run(
     """Trains `task` with `method` for the clients of `population`, and never spends more than they allow.
 
     Guarantee: against the adversary of the method's terms no client is charged more than its budget, and the
-    whole cost is in the ledger before anything is released. Unit: client. With `out` everything is recorded in a
-    new folder; `workers` processes train the clients (0: one for each core). `ledger` names a ledger that outlives the run; without it the run keeps its own.
+    whole cost is in the ledger before anything is released. Unit: client. With `out` everything is recorded in
+    a new folder; `workers` processes train the clients (0: one for each core). `ledger` names a ledger that
+    outlives the run; without it the run keeps its own.
     """
     options = Options(name, seed, evaluate_every, workers, progress)
     folder = RunFolder.vacant(Path(out)) if out is not None else None
