@@ -131,7 +131,11 @@ class Outer:
 
     def dense(self, shape: torch.Size) -> Dense:
         """See `Contribution`."""
-        return Dense(torch.bmm(self.outputs.transpose(1, 2), self.inputs).view(-1, *shape))
+        a, g = self.inputs.transpose(1, 2), self.outputs.transpose(1, 2)
+        # A product of few rows is much faster than one of few columns.
+        few = a.shape[1] < g.shape[1]
+        each = torch.bmm(a, self.outputs).transpose(1, 2) if few else torch.bmm(g, self.inputs)
+        return Dense(each.reshape(-1, *shape))
 
 
 @dataclass(frozen=True)
@@ -191,14 +195,13 @@ def combine(parts: Sequence[Contribution], shape: torch.Size) -> Contribution:
 
 def _outer_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
     """‖Σ_t g_t a_tᵀ‖ for each example; ‖·‖² = Σ_{s,t} (a_s·a_t)(g_s·g_t)."""
-    lengths = torch.linalg.vector_norm(inputs, dim=2) * torch.linalg.vector_norm(outputs, dim=2)
-    longest = lengths.sum(1)
     positions, columns, rows = inputs.shape[1], inputs.shape[2], outputs.shape[2]
     if positions == 1:
-        return longest
+        return torch.linalg.vector_norm(inputs, dim=(1, 2)) * torch.linalg.vector_norm(outputs, dim=(1, 2))
     if not Outer.pays(positions, rows, columns):
         return torch.linalg.vector_norm(torch.bmm(outputs.transpose(1, 2), inputs), dim=(1, 2))
-    products = torch.bmm(inputs, inputs.transpose(1, 2)) * torch.bmm(outputs, outputs.transpose(1, 2))
+    products = torch.bmm(inputs, inputs.transpose(1, 2)).mul_(torch.bmm(outputs, outputs.transpose(1, 2)))
+    longest = products.diagonal(dim1=1, dim2=2).sqrt().sum(1)  # Σ_t ‖g_t‖·‖a_t‖, as if nothing cancelled
     return torch.maximum(products.sum((1, 2)).clamp_min(0).sqrt(), _CANCELLATION * longest)
 
 

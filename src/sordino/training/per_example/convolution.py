@@ -15,7 +15,7 @@ from sordino.training.per_example.capture import Capture, Slot, UncoveredError
 from sordino.training.per_example.contributions import Dense, Outer
 
 # Gradients are computed for so many examples at a time that the buffers of a slice stay in cache.
-_SLICE_BYTES = 4 * 2**20
+_SLICE_BYTES = 8 * 2**20
 # With so few input channels, unfolding is cheaper than the library's grouped convolution.
 _FEW_CHANNELS = 4
 
@@ -106,6 +106,8 @@ def _weight_gradients(inputs: Tensor, outputs: Tensor, weight: Tensor, geometry:
     each = _by_unfolding if unfold else _by_groups
     buffer = (columns * math.prod(positions) if unfold else rows * columns) * weight.element_size()
     size = max(1, _SLICE_BYTES // buffer)
+    if size >= len(inputs):
+        return Dense(each(inputs, outputs, weight, geometry))
     found = weight.new_empty((len(inputs), *weight.shape))
     for start in range(0, len(inputs), size):
         part = slice(start, start + size)

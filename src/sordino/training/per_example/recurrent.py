@@ -16,6 +16,11 @@ from sordino.training.per_example.layers import note_outer
 
 Slots = tuple[Slot, Slot, Slot, Slot]
 
+# Gradient times slope in one go, from what the function returned.
+_TANH = torch.ops.aten.tanh_backward
+_TANH_INTO = torch.ops.aten.tanh_backward.grad_input
+_SIGMOID_INTO = torch.ops.aten.sigmoid_backward.grad_input
+
 
 def _note(slots: Slots, inputs: Tensor, hidden: Tensor, into: Tensor, within: Tensor) -> None:
     """Notes the gradients of a layer from the gradients of its gates; all are (steps, examples, ...)."""
@@ -53,23 +58,19 @@ class _Lstm(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         outputs, last_cell = gradients
         x, hidden, cell, gates, squashed, w_input, w_hidden = ctx.saved_tensors
-        steps, _, size = outputs.shape
-        i, f, g, o = gates.split(size, 2)
-        slopes = torch.cat([g * i * (1 - i), cell[:-1] * f * (1 - f), i * (1 - g * g)], 2).unflatten(
-            2, (3, size)
-        )
-        through_output = squashed * o * (1 - o)
-        through_cell = o * (1 - squashed * squashed)
         deltas = torch.empty_like(gates)
         dh, dc = torch.zeros_like(hidden[0]), last_cell.clone()
-        for t in reversed(range(steps)):
+        for t in reversed(range(len(outputs))):
+            i, f, g, o = gates[t].split(dh.shape[1], 1)
+            d_i, d_f, d_g, d_o = deltas[t].split(dh.shape[1], 1)
             dh += outputs[t]
-            dc.addcmul_(dh, through_cell[t])
-            delta = deltas[t].unflatten(1, (4, size))
-            torch.mul(dc[:, None], slopes[t], out=delta[:, :3])
-            torch.mul(dh, through_output[t], out=delta[:, 3])
+            dc += _TANH(dh * o, squashed[t])
+            _SIGMOID_INTO(dc * g, i, grad_input=d_i)
+            _SIGMOID_INTO(dc * cell[t], f, grad_input=d_f)
+            _TANH_INTO(dc * i, g, grad_input=d_g)
+            _SIGMOID_INTO(dh * squashed[t], o, grad_input=d_o)
             torch.mm(deltas[t], w_hidden, out=dh)
-            dc *= f[t]
+            dc *= f
         _note(ctx.slots, x, hidden[:-1], deltas, deltas)
         return None, deltas @ w_input if ctx.needs_input_grad[1] else None, dh, dc, None, None
 
@@ -101,22 +102,19 @@ class _Gru(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (outputs,) = gradients
         x, hidden, gates, recalled, w_input, w_hidden = ctx.saved_tensors
-        steps, _, size = outputs.shape
-        r, z, n = gates.split(size, 2)
-        slope_n = (1 - z) * (1 - n * n)
-        slope_z = (hidden[:-1] - n) * z * (1 - z)
-        slope_r = recalled * r * (1 - r)
+        size = hidden.shape[2]
         into, within = torch.empty_like(gates), torch.empty_like(gates)
         dh = torch.zeros_like(hidden[0])
-        for t in reversed(range(steps)):
-            dh += outputs[t]
+        for t in reversed(range(len(outputs))):
+            r, z, n = gates[t].split(size, 1)
             d_r, d_z, d_n = into[t].split(size, 1)
-            torch.mul(dh, slope_n[t], out=d_n)
-            torch.mul(dh, slope_z[t], out=d_z)
-            torch.mul(d_n, slope_r[t], out=d_r)
+            dh += outputs[t]
+            _TANH_INTO(dh - dh * z, n, grad_input=d_n)
+            _SIGMOID_INTO(dh * (hidden[t] - n), z, grad_input=d_z)
+            _SIGMOID_INTO(d_n * recalled[t], r, grad_input=d_r)
             within[t, :, : 2 * size] = into[t, :, : 2 * size]
-            torch.mul(d_n, r[t], out=within[t, :, 2 * size :])
-            dh = torch.addmm(dh * z[t], within[t], w_hidden)
+            torch.mul(d_n, r, out=within[t, :, 2 * size :])
+            dh = torch.addmm(dh * z, within[t], w_hidden)
         _note(ctx.slots, x, hidden[:-1], into, within)
         return None, into @ w_input if ctx.needs_input_grad[1] else None, dh, None, None
 
