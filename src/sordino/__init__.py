@@ -1,11 +1,11 @@
 """Sordino: federated learning in which every participant sets a privacy budget of their own.
 
-    import sordino as sd
+import sordino as sd
 
-    task = sd.task("digits", partition="iid", clients=480, model="logistic")
-    population = sd.Population.of(epsilon=[1.0, 3.0, 8.0] * 160, delta=1e-3, sizes=task.sizes)
-    method = sd.DpFedAvg(rounds=60, cohort=60, clip_norm=0.5, training=sd.LocalSgd(0.5, steps=5))
-    result = sd.run(task, method, population, seed=0)
+task = sd.task("digits", partition="iid", clients=480, model="logistic")
+population = sd.Population.of(epsilon=[1.0, 3.0, 8.0] * 160, delta=1e-3, sizes=task.sizes)
+method = sd.DpFedAvg(rounds=60, cohort=60, clip_norm=0.5, training=sd.LocalSgd(0.5, steps=5))
+result = sd.run(task, method, population, seed=0)
 """
 
 from importlib import import_module

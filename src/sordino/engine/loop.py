@@ -77,9 +77,7 @@ def train(
     return state
 
 
-def _line(
-    executor: Executor, state: State, played: Played, every: int, rounds: int
-) -> dict[str, Any]:
+def _line(executor: Executor, state: State, played: Played, every: int, rounds: int) -> dict[str, Any]:
     """One round's record, counted from 1 as people do."""
     started = time.perf_counter()
     scores: dict[str, float | None] = {}

@@ -104,9 +104,7 @@ def _rate(cohort: float, stratum: Stratum) -> float:
     return cohort / clients
 
 
-def _laws(
-    strata: Sequence[Stratum], rates: Sequence[float], rounds: int, terms: Terms
-) -> tuple[Law, ...]:
+def _laws(strata: Sequence[Stratum], rates: Sequence[float], rounds: int, terms: Terms) -> tuple[Law, ...]:
     laws: list[Law] = []
     for stratum, rate in zip(strata, rates, strict=True):
         clients = len(stratum.members)
