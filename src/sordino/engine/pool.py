@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -46,7 +46,7 @@ class _Worker:
     """One process, its pipe, and the work it has been given and not answered: (index, job)."""
 
     process: BaseProcess
-    pipe: Connection
+    pipe: Any
     held: deque[tuple[int, Any]] = field(default_factory=deque[tuple[int, Any]])
 
 
@@ -98,7 +98,11 @@ class WorkerPool:
         self._theta.copy_(theta)
         test = self._task.data.test
         starts = range(0, len(test), BATCH)
-        parts = list(self._ordered(len(starts), lambda index: _Test(starts[index])))
+
+        def job(index: int) -> _Test:
+            return _Test(starts[index])
+
+        parts = list(self._ordered(len(starts), job))
         return scores_of(torch.cat(parts), test, auroc=auroc)
 
     def close(self) -> None:
@@ -110,7 +114,7 @@ class WorkerPool:
             worker.process.join()
         self._workers = []
 
-    def _ordered(self, count: int, job: Any) -> Iterator[Any]:
+    def _ordered(self, count: int, job: Callable[[int], _Train | _Test]) -> Iterator[Any]:
         """The answers to job(0) … job(count − 1), in this order. A job is handed out only if its slot is free:
         if it lies less than the number of slots ahead of the answer that is waited for."""
         answers: dict[int, Any] = {}
