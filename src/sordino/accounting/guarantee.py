@@ -11,7 +11,8 @@ from typing import Any
 class Guarantee:
     """(ε, δ) for the clients of one group, with its unit, relation, law, accountant, trust and adversary.
 
-    ε = inf: nothing is guaranteed against this adversary, and `note` says why.
+    ε = inf: nothing is guaranteed against this adversary, and `note` says why. `curve` holds further points
+    (δ, ε) of the same release, δ falling: the guarantee at any other δ, for whoever prefers one.
     """
 
     group: str
@@ -25,17 +26,27 @@ class Guarantee:
     accountant: str
     trust: str
     note: str = ""
+    curve: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Guarantee:
         """The inverse of `to_json`."""
         fields = dict(values)
-        if fields["epsilon"] is None:
-            fields["epsilon"] = math.inf
+        fields["epsilon"] = _of_json(fields["epsilon"])
+        fields["curve"] = tuple((delta, _of_json(epsilon)) for delta, epsilon in fields.get("curve", ()))
         return cls(**fields)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; an infinite ε is None, which JSON can say."""
         values = asdict(self)
-        values["epsilon"] = None if math.isinf(self.epsilon) else self.epsilon
+        values["epsilon"] = _json(self.epsilon)
+        values["curve"] = [[delta, _json(epsilon)] for delta, epsilon in self.curve]
         return values
+
+
+def _json(epsilon: float) -> float | None:
+    return None if math.isinf(epsilon) else epsilon
+
+
+def _of_json(epsilon: float | None) -> float:
+    return math.inf if epsilon is None else epsilon

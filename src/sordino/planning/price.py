@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,6 +19,9 @@ from sordino.planning.terms import Against, Trust
 
 SLACK = 0.01
 """The share of δ that pays for rounds in which a cohort would exceed its cap."""
+
+CURVE = tuple(10.0**-k for k in range(1, 11))
+"""The δ at which a plan's whole privacy curve is stated, besides the budget's own."""
 
 
 def accounted_delta(delta: float) -> float:
@@ -68,17 +72,32 @@ def _price(plan: Plan, stratum: int, against: Against) -> Guarantee:
         return replace(figure, note="the server is trusted: it sees every update as it is")
     overflow = plan.overflow(stratum) if against is Against.OUTSIDERS else 0.0
     delta = accounted_delta(group.budget.delta) if overflow else group.budget.delta
-    spend = _spend(plan.terms.accountant, plan.event(stratum, against), delta, Relation(figure.relation))
+    event, relation = plan.event(stratum, against), Relation(figure.relation)
+    spend, *curve = _spends(plan.terms.accountant, event, delta, relation)
     affordable = spend.epsilon <= group.budget.epsilon  # else the plan is refused for its ε
     if affordable and overflow * (1 + math.exp(min(spend.epsilon, 500.0))) > SLACK * group.budget.delta:
         raise UsageError(
             f"the cohort cap of group '{group.name}' is exceeded too often for its δ = {group.budget.delta:g}; "
             "leave privacy.cap out to have it chosen"
         )
-    return replace(figure, epsilon=spend.epsilon, accountant=spend.accountant, note=spend.note)
+    return replace(
+        figure,
+        epsilon=spend.epsilon,
+        accountant=spend.accountant,
+        note=spend.note,
+        curve=tuple(_with_overflow(curve, overflow)),
+    )
 
 
 @lru_cache(maxsize=1024)
-def _spend(name: str, event: DpEvent, delta: float, relation: Relation) -> Spend:
-    """The accountant of record, asked once for each figure: a plan is priced to be checked, shown and stated."""
-    return accountant(name).spend(event, delta, relation)
+def _spends(name: str, event: DpEvent, delta: float, relation: Relation) -> tuple[Spend, ...]:
+    """The accountant of record at δ and along the curve, asked once: a plan is priced to be checked and stated."""
+    return accountant(name).curve(event, (delta, *CURVE), relation)
+
+
+def _with_overflow(spends: Iterable[Spend], overflow: float) -> Iterator[tuple[float, float]]:
+    """Points of the curve that pay for overflowing cohorts too, where that is at most as much again."""
+    for spend in spends:
+        extra = overflow * (1 + math.exp(min(spend.epsilon, 500.0)))
+        if extra <= spend.delta:
+            yield spend.delta + extra, spend.epsilon

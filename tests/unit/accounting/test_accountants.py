@@ -105,9 +105,9 @@ def test_the_grid_fits_events_that_the_library_defaults_do_not():
     ids=["little noise", "little delta", "skellam", "long schedule"],
 )
 def test_what_pld_cannot_take_goes_to_rdp_and_says_so(event: dpa.DpEvent, delta: float, why: str):
-    started = time.monotonic()
+    started = time.process_time()
     spend = PldAccountant().spend(event, delta)
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
     assert spend.accountant == "rdp"
     assert why in spend.note
     assert spend.epsilon == RdpAccountant().epsilon(event, delta) > 0

@@ -81,7 +81,7 @@ def test_public_clients_stand_apart():
 def test_a_million_distinct_budgets_group_quickly():
     epsilon = np.random.default_rng(2).lognormal(1, 1, 1_000_000)
     one = population(epsilon)
-    start = time.perf_counter()
+    start = time.process_time()
     best = groups.by_least_waste(one, 5)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert groups.waste(best) < groups.waste(groups.by_quantiles(one, 5))

@@ -1,5 +1,6 @@
 """Plans with one sum: priced like dp-accounting, within every budget, and honest about both adversaries."""
 
+import json
 import math
 
 import dp_accounting as dpa
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 
+from sordino.accounting.guarantee import Guarantee
 from sordino.budgets import Budget, Population
 from sordino.core.errors import BudgetError, UsageError
 from sordino.planning import Against, Sampling, Terms, Trust, one_sum, price, without_noise
@@ -68,6 +70,20 @@ def test_the_cap_costs_what_it_is_allowed_to(individual):
         law = individual.phases[0].laws[stratum]
         assert 50 * (1 + math.exp(guarantee.epsilon)) * law.overflow() <= 1e-4 / 100
         assert law.cap < 200
+
+
+def test_the_whole_curve_is_stated_and_falls(individual):
+    guarantee = price(individual, Against.OUTSIDERS)[0]
+    noisy, law = individual.phases[0].sums[0], individual.phases[0].laws[0]
+    deltas, epsilons = zip(*guarantee.curve, strict=True)
+    assert len(deltas) >= 4
+    assert list(deltas) == sorted(deltas, reverse=True)
+    assert list(epsilons) == sorted(epsilons)
+    for delta, epsilon in guarantee.curve[:4]:
+        accounted = delta - law.overflow() * 50 * (1 + math.exp(epsilon))
+        again = _independent_epsilon(law.rate, noisy.noise_multiplier(0), 50, accounted)
+        assert epsilon == pytest.approx(again, rel=2e-3, abs=2e-3)
+    assert Guarantee.of_json(json.loads(json.dumps(guarantee.to_json()))) == guarantee
 
 
 def test_rates_of_the_papers_fmnist_setting():

@@ -98,9 +98,9 @@ def test_order_of_clients_does_not_matter():
 
 def test_a_million_clients_in_under_a_second():
     u, w = problem(1_000_000, 1e3)
-    start = time.perf_counter()
+    start = time.process_time()
     found = solve_selection(u, w)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert found.residual < 1e-9
 
 
