@@ -13,6 +13,7 @@ from sordino.data import DataSet, Examples
 from sordino.data.partitions import Dealt
 from sordino.engine import Task
 from sordino.models import build
+from sordino.training import Learnt, Visit
 from sordino.training.working import WorkingModel
 
 
@@ -38,6 +39,6 @@ def population(clients: int = 12, epsilon: float = math.inf, delta: float = 1e-3
 class Still:
     """Training that leaves the model as it is: what a round then releases is the noise alone."""
 
-    def run(self, model: WorkingModel, x, y, round_: int, draw: np.random.Generator) -> float:
+    def run(self, model: WorkingModel, x, y, visit: Visit) -> Learnt:
         """Does nothing."""
-        return 0.0
+        return Learnt(0.0)

@@ -36,7 +36,7 @@ def main() -> None:
     ).compose(population)  # fmt: skip
     streams = Streams(0)
     executor = executor_for(task, method, streams, workers)
-    state = State(0, task.initial(), {})
+    state = State.first(task.initial(), method)
     clock = work.Clock()
     for _ in range(rounds + 2):
         state, _ = play(state, method, executor, streams)

@@ -80,7 +80,7 @@ def test_killed_workers_are_replaced_and_their_chunks_done_again(reference):
 
 def test_a_client_that_kills_every_worker_ends_the_run_with_a_reason():
     class Deadly(small.Still):
-        def run(self, model, x, y, round_, draw):
+        def run(self, model, x, y, visit):
             os._exit(9)
 
     task, streams = _task(), Streams(7)
@@ -95,7 +95,7 @@ def test_a_client_that_kills_every_worker_ends_the_run_with_a_reason():
 
 def test_an_error_in_a_client_is_told():
     class Broken(small.Still):
-        def run(self, model, x, y, round_, draw):
+        def run(self, model, x, y, visit):
             raise ValueError("no such thing")
 
     task, streams = _task(), Streams(7)

@@ -34,3 +34,7 @@ class Streams:
     def _key(self, purpose: str, keys: tuple[int, ...], size: int) -> int:
         text = "|".join((str(self.seed), purpose, *(str(key) for key in keys)))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=size).digest(), "little")
+
+
+DEFAULT_STREAMS = Streams(0)
+"""The streams of seed 0, the default seed of a run."""

@@ -6,7 +6,7 @@ result does not depend on who works on which chunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 from sordino.core.streams import Streams
 from sordino.engine.task import Task
 from sordino.methods import Method
+from sordino.training import Visit
 
 CHUNKS = 32
 """Into how many chunks each stratum's cohort is cut at most: enough to keep a few workers evenly busy."""
@@ -24,33 +25,57 @@ CHUNKS = 32
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Clients (positions in the population) of one stratum."""
+    """Clients (positions in the population) of one stratum; `copies` tells repeated draws of one client apart."""
 
     stratum: int
     clients: NDArray[np.int64]
+    copies: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What the clients of a round work with: all of it is public, or released by the rounds before.
+
+    `scales` holds each stratum's current clip norm over the planned one, `public` what the method's bulletin
+    tells everyone, `last` the last round's aggregate (zeros before there is one), for diagnostics.
+    """
+
+    round: int
+    theta: Tensor
+    last: Tensor
+    scales: tuple[float, ...]
+    public: Mapping[str, float]
 
 
 @dataclass(eq=False)
 class Partial:
     """A chunk's share of a round: what is summed, and unpaid diagnostics that add up.
 
-    `bits` is Σ(b − ½) for a private quantile; `diagnostics` are sums over clients of functions of private
+    `bits` is Σ(b − ½) for a private quantile, `released` sums of scalars that the clients made private
+    themselves; `diagnostics` are sums over clients of functions of private
     data, which nobody pays for: they stay inside the operator's own record, marked as such.
     """
 
     vector: Tensor
     clients: int
     bits: float = 0.0
+    released: dict[str, float] = field(default_factory=dict[str, float])
     diagnostics: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def cut(cohorts: Sequence[NDArray[np.int64]]) -> list[Chunk]:
-    """The chunks of a round, in their fixed order."""
-    return [
-        Chunk(stratum, piece)
-        for stratum, cohort in enumerate(cohorts)
-        for piece in np.array_split(cohort, min(CHUNKS, len(cohort)) or 1)
-    ]
+    """The chunks of a round, in their fixed order; each cohort is sorted."""
+    chunks: list[Chunk] = []
+    for stratum, cohort in enumerate(cohorts):
+        copies = np.arange(len(cohort)) - np.searchsorted(cohort, cohort)
+        pieces = min(CHUNKS, len(cohort)) or 1
+        chunks += [
+            Chunk(stratum, clients, numbers)
+            for clients, numbers in zip(
+                np.array_split(cohort, pieces), np.array_split(copies, pieces), strict=True
+            )
+        ]
+    return chunks
 
 
 class ChunkRunner:
@@ -62,36 +87,40 @@ class ChunkRunner:
         self.streams = streams
         self.model = task.working_model()
 
-    def run(
-        self, round_: int, theta: Tensor, chunk: Chunk, scale: float, into: Tensor | None = None
-    ) -> Partial:
-        """Trains, clips and adds up the chunk's clients, from the parameters `theta`; the sum goes `into`."""
-        noisy = self.method.plan.phase(round_).sum_of(chunk.stratum)
-        path = noisy.chain(chunk.stratum)
+    def run(self, order: Order, chunk: Chunk, into: Tensor | None = None) -> Partial:
+        """Trains, clips and adds up the chunk's clients; the sum goes `into`."""
+        path = self.method.plan.phase(order.round).sum_of(chunk.stratum).chain(chunk.stratum)
+        scale = order.scales[chunk.stratum]
         limit = path.sensitivity * scale
-        total = torch.zeros_like(theta) if into is None else into.zero_()
+        total = torch.zeros_like(order.theta) if into is None else into.zero_()
         partial = Partial(total, len(chunk.clients))
-        for client in chunk.clients.tolist():
-            draw = self.streams.generator("client", round_, client)
-            torch.default_generator.manual_seed(self.streams.integer("module", round_, client))  # for dropout
-            self.model.load(theta)
-            loss = self.method.training.run(self.model, *self.task.examples(client), round_, draw)
-            update = self.model.vector.sub_(theta)
+        for client, copy in zip(chunk.clients.tolist(), chunk.copies.tolist(), strict=True):
+            visit = self._visit(order, client, copy)
+            learnt = self.method.training.run(self.model, *self.task.examples(client), visit)
+            update = self.model.vector.sub_(order.theta)
             norm = float(torch.linalg.vector_norm(update))
-            update = path.on_client(update, draw, scale)
+            update = path.on_client(update, visit.draw, scale)
             total.add_(update, alpha=self._importance(client))
             partial.bits += (norm <= limit) - 0.5
-            _note(partial.diagnostics, norm, limit, loss)
+            add_up(partial.released, learnt.released)
+            add_up(partial.diagnostics, _diagnostics(norm, limit, learnt.loss))
         return partial
+
+    def _visit(self, order: Order, client: int, copy: int) -> Visit:
+        """Sets up the working model, and what the client's training may depend on."""
+        keys = (order.round, client, copy)
+        self.model.load(order.theta)
+        torch.default_generator.manual_seed(self.streams.integer("module", *keys))  # for dropout
+        return Visit(order.round, client, self.streams.generator("client", *keys), copy, order.public)
 
     def _importance(self, client: int) -> float:
         weights = self.method.importance
         return 1.0 if weights is None else float(weights[client])
 
 
-def _note(sums: dict[str, float], norm: float, limit: float, loss: float) -> None:
+def _diagnostics(norm: float, limit: float, loss: float) -> dict[str, float]:
     factor = min(1.0, limit / norm) if norm > 0 else 1.0
-    values = {
+    return {
         "update_norm": norm,
         "update_norm_squared": norm * norm,
         "clip_factor": factor,
@@ -99,5 +128,9 @@ def _note(sums: dict[str, float], norm: float, limit: float, loss: float) -> Non
         "clipped": float(factor < 1),
         "train_loss": loss,
     }
+
+
+def add_up(sums: dict[str, float], values: Mapping[str, float]) -> None:
+    """Adds values to the sums of the same names."""
     for name, value in values.items():
         sums[name] = sums.get(name, 0.0) + value

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sordino.core.streams import Streams
-from sordino.engine.chunks import Chunk, ChunkRunner, Partial
+from sordino.engine.chunks import Chunk, ChunkRunner, Order, Partial
 from sordino.engine.evaluation import Scores, evaluate
 from sordino.engine.pool import WorkerPool, can_fork
 from sordino.engine.task import Task
@@ -22,14 +22,11 @@ class Executor(Protocol):
     """Works on chunks, wherever that is.
 
     Guarantee: `partials` yields one partial for each chunk, in the order of the chunks, each a function of
-    (task, method, seed, round, theta, chunk, scale) alone, whatever fails and is done again on the way.
+    (task, method, seed, order, chunk) alone, whatever fails and is done again on the way.
     """
 
-    def partials(
-        self, round_: int, theta: Tensor, chunks: Sequence[Chunk], scales: Sequence[float]
-    ) -> Iterator[Partial]:
-        """The partial sums of a round; `scales` holds each chunk's clip scale. Each partial's vector is good
-        until the next one is asked for."""
+    def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
+        """The partial sums of a round. Each partial's vector is good until the next one is asked for."""
         ...
 
     def scores(self, theta: Tensor, *, auroc: bool = False) -> Scores:
@@ -48,13 +45,11 @@ class InProcess:
         self._runner = ChunkRunner(task, method, streams)
         self._sum = torch.zeros_like(task.initial())
 
-    def partials(
-        self, round_: int, theta: Tensor, chunks: Sequence[Chunk], scales: Sequence[float]
-    ) -> Iterator[Partial]:
+    def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
         """One chunk after the other."""
-        for chunk, scale in zip(chunks, scales, strict=True):
+        for chunk in chunks:
             with one_thread(), torch.random.fork_rng(devices=[]):
-                partial = self._runner.run(round_, theta, chunk, scale, into=self._sum)
+                partial = self._runner.run(order, chunk, into=self._sum)
             yield partial
 
     def scores(self, theta: Tensor, *, auroc: bool = False) -> Scores:

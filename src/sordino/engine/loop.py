@@ -57,8 +57,7 @@ def train(
     not on whether the run was interrupted.
     """
     hooks = hooks or Hooks()
-    theta = task.initial()
-    state = state or State(0, theta, method.optimiser.init(theta))
+    state = state or State.first(task.initial(), method)
     last = time.monotonic()
     with interruptible() as interrupted:
         while state.round < method.plan.rounds:

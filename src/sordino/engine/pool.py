@@ -15,7 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sordino.core.errors import SordinoError
 from sordino.core.streams import Streams
-from sordino.engine.chunks import Chunk, ChunkRunner, Partial
+from sordino.engine.chunks import Chunk, ChunkRunner, Order, Partial
 from sordino.engine.evaluation import BATCH, Scores, outputs, scores_of
 from sordino.engine.task import Task
 from sordino.methods import Method
@@ -52,11 +52,10 @@ class _Worker:
 
 @dataclass(frozen=True, eq=False)
 class _Train:
-    """A chunk, and the slot for its sum."""
+    """A chunk, and the slot for its sum. The order's vectors are empty: they lie in shared memory."""
 
-    round: int
+    order: Order
     chunk: Chunk
-    scale: float
     slot: int
 
 
@@ -75,19 +74,20 @@ class WorkerPool:
         self._make = (task, method, streams)
         size = task.layout.size
         self._theta = shared(size)
+        self._last = shared(size)
         self._slots = [shared(size) for _ in range(workers * AHEAD + 1)]
         self._context = multiprocessing.get_context("fork")
         self._workers = [self._start() for _ in range(workers)]
 
-    def partials(
-        self, round_: int, theta: Tensor, chunks: Sequence[Chunk], scales: Sequence[float]
-    ) -> Iterator[Partial]:
+    def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
         """One partial for each chunk, in order; its vector is overwritten when the next one is asked for."""
-        self._theta.copy_(theta)
+        self._theta.copy_(order.theta)
+        self._last.copy_(order.last)
+        small = replace(order, theta=torch.empty(0), last=torch.empty(0))
         slots = len(self._slots)
 
         def job(index: int) -> _Train:
-            return _Train(round_, chunks[index], scales[index], index % slots)
+            return _Train(small, chunks[index], index % slots)
 
         for index, partial in enumerate(self._ordered(len(chunks), job)):
             partial.vector = self._slots[index % slots]
@@ -168,7 +168,7 @@ class WorkerPool:
 
     def _start(self) -> _Worker:
         here, there = self._context.Pipe()
-        arguments = (there, os.getpid(), self._make, self._theta, self._slots)
+        arguments = (there, os.getpid(), self._make, (self._theta, self._last), self._slots)
         process = self._context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         there.close()
@@ -176,7 +176,11 @@ class WorkerPool:
 
 
 def _work(
-    pipe: Connection, parent: int, make: tuple[Task, Method, Streams], theta: Tensor, slots: list[Tensor]
+    pipe: Connection,
+    parent: int,
+    make: tuple[Task, Method, Streams],
+    vectors: tuple[Tensor, Tensor],
+    slots: list[Tensor],
 ) -> NoReturn:
     """A worker's life: answers what it is asked, in order, until its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which finishes the round
@@ -189,18 +193,22 @@ def _work(
             if os.getppid() != parent:
                 os._exit(0)
         try:
-            pipe.send(_answer(runner, pipe.recv(), theta, slots))
+            pipe.send(_answer(runner, pipe.recv(), vectors, slots))
         except (EOFError, OSError):
             os._exit(0)
 
 
-def _answer(runner: ChunkRunner, work: _Train | _Test, theta: Tensor, slots: list[Tensor]) -> Any:
+def _answer(
+    runner: ChunkRunner, work: _Train | _Test, vectors: tuple[Tensor, Tensor], slots: list[Tensor]
+) -> Any:
+    theta, last = vectors
     try:
         if isinstance(work, _Test):
             runner.model.load(theta)
             batch = runner.task.data.test.take(slice(work.start, work.start + BATCH))
             return outputs(runner.model, batch)
-        partial = runner.run(work.round, theta, work.chunk, work.scale, into=slots[work.slot])
+        order = replace(work.order, theta=theta, last=last)
+        partial = runner.run(order, work.chunk, into=slots[work.slot])
         partial.vector = torch.empty(0)
         return partial
     except Exception as error:

@@ -6,7 +6,7 @@ It depends on (state, method, seed) alone. The caller has charged the round befo
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sordino.core.streams import Streams
-from sordino.engine.chunks import Partial, cut
+from sordino.engine.chunks import Order, Partial, add_up, cut
 from sordino.engine.executors import Executor
 from sordino.engine.state import State
 from sordino.methods import Method
@@ -56,31 +56,52 @@ def play(state: State, method: Method, executor: Executor, streams: Streams) -> 
     clock.lap("sampling")
     chunks = cut(cohorts)
     owner = {stratum: index for index, noisy in enumerate(phase.sums) for stratum in noisy.strata}
-    scales = [state.scales.get(owner[chunk.stratum], 1.0) for chunk in chunks]
+    scales = tuple(state.scales.get(owner[stratum], 1.0) for stratum in range(len(phase.laws)))
+    order = Order(round_, state.theta, state.last, scales, state.public)
     tally = _Tally(len(phase.sums), state.theta)
-    for chunk, partial in zip(chunks, executor.partials(round_, state.theta, chunks, scales), strict=True):
+    for chunk, partial in zip(chunks, executor.partials(order, chunks), strict=True):
         clock.lap("clients")
         tally.add(owner[chunk.stratum], partial)
         clock.lap("reduction")
     void = sum(len(cohort) for cohort in cohorts) < phase.survivors
-    theta, optimiser, new_scales = state.theta, state.optimiser, dict(state.scales)
+    after = replace(state, round=round_ + 1)
     if not void:
-        aggregate = torch.zeros_like(theta)
-        for index, noisy in enumerate(phase.sums):
-            scale = state.scales.get(index, 1.0)
-            noise = streams.generator("noise", round_, index)
-            total = tally.vectors[index].to(theta.dtype)
-            released = noisy.chain(noisy.strata[0]).on_sum(total, noise, scale)
-            aggregate.add_(released, alpha=noisy.weight.value)
-            if noisy.quantile is not None:
-                draw = streams.generator("bits", round_, index)
-                new_scales[index] = _next_scale(noisy, scale, tally.bits[index], draw)
-            clock.lap("noise")
-        theta, optimiser = method.optimiser.update(theta, aggregate, optimiser)
+        released, new_scales = _release(state, phase, tally, streams)
+        clock.lap("noise")
+        after = _step(after, method, phase, released, tally)
+        after = replace(after, scales=new_scales)
         clock.lap("server")
-    clip_norm = _clip_norm(phase, state)
-    after = State(round_ + 1, theta, optimiser, new_scales)
-    return after, Played(clip_norm, void, tally.unpaid(), clock.seconds)
+    return after, Played(_clip_norm(phase, state), void, tally.unpaid(), clock.seconds)
+
+
+def _release(
+    state: State, phase: Phase, tally: _Tally, streams: Streams
+) -> tuple[list[Tensor], dict[int, float]]:
+    """The noisy sums, in the order of the plan, and the clip scales of the next round."""
+    released: list[Tensor] = []
+    new_scales = dict(state.scales)
+    for index, noisy in enumerate(phase.sums):
+        scale = state.scales.get(index, 1.0)
+        noise = streams.generator("noise", state.round, index)
+        total = tally.vectors[index].to(state.theta.dtype)
+        released.append(noisy.chain(noisy.strata[0]).on_sum(total, noise, scale))
+        if noisy.quantile is not None:
+            draw = streams.generator("bits", state.round, index)
+            new_scales[index] = _next_scale(noisy, scale, tally.bits[index], draw)
+    return released, new_scales
+
+
+def _step(state: State, method: Method, phase: Phase, released: list[Tensor], tally: _Tally) -> State:
+    """What the server does with what was released."""
+    weights = [noisy.weight for noisy in phase.sums]
+    aggregate, combined = method.aggregation.combine(released, weights, state.theta, state.aggregation)
+    theta, optimiser = method.optimiser.update(state.theta, aggregate, state.optimiser)
+    public = state.public
+    if method.bulletin is not None:
+        public = method.bulletin.update(public, tally.released)
+    return replace(
+        state, theta=theta, last=aggregate, optimiser=optimiser, aggregation=combined, public=public
+    )
 
 
 def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) -> list[NDArray[np.int64]]:
@@ -92,12 +113,13 @@ def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) ->
 
 
 class _Tally:
-    """The sums of a round: partial sums added in their fixed order, in double precision."""
+    """The sums of a round: partial sums added in their fixed order, vectors in double precision."""
 
     def __init__(self, sums: int, like: Tensor) -> None:
         self.vectors = [torch.zeros_like(like, dtype=torch.float64) for _ in range(sums)]
         self.bits = [0.0] * sums
         self.clients = 0
+        self.released: dict[str, float] = {}
         self.diagnostics: dict[str, float] = {}
 
     def add(self, index: int, partial: Partial) -> None:
@@ -105,8 +127,8 @@ class _Tally:
         self.vectors[index].add_(partial.vector)
         self.bits[index] += partial.bits
         self.clients += partial.clients
-        for name, value in partial.diagnostics.items():
-            self.diagnostics[name] = self.diagnostics.get(name, 0.0) + value
+        add_up(self.released, partial.released)
+        add_up(self.diagnostics, partial.diagnostics)
 
     def unpaid(self) -> dict[str, float]:
         """The realised cohort, and means over it of the clients' diagnostics."""

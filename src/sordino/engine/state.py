@@ -13,26 +13,50 @@ from torch import Tensor
 
 from sordino.core.errors import SordinoError
 from sordino.core.files import write_bytes
+from sordino.methods import Method
+
+PARTS = ("optimiser", "aggregation")
+"""The fields of a state that hold tensors by name."""
 
 
 @dataclass(frozen=True, eq=False)
 class State:
     """Everything that the next round depends on, besides the method and the seed.
 
-    `round` rounds are done; `scales` holds, for each sum, the current clip norm over the planned one.
+    `round` rounds are done; `last` is the last aggregate (zeros before there is one); `scales` holds, for each
+    sum, the current clip norm over the planned one; `public` is what the method's bulletin tells everyone.
     """
 
     round: int
     theta: Tensor
+    last: Tensor
     optimiser: dict[str, Tensor]
+    aggregation: dict[str, Tensor]
     scales: dict[int, float] = field(default_factory=dict[int, float])
+    public: dict[str, float] = field(default_factory=dict[str, float])
+
+    @classmethod
+    def first(cls, theta: Tensor, method: Method) -> State:
+        """The state before the first round."""
+        return cls(
+            round=0,
+            theta=theta,
+            last=torch.zeros_like(theta),
+            optimiser=method.optimiser.init(theta),
+            aggregation=method.aggregation.init(theta),
+            public=method.bulletin.init() if method.bulletin is not None else {},
+        )
 
     def save(self, path: Path) -> None:
         """Writes a checkpoint, atomically and durably."""
-        tensors = {"theta": self.theta, **{f"optimiser.{name}": t for name, t in self.optimiser.items()}}
-        held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        tensors = {"theta": self.theta, "last": self.last}
+        for part in PARTS:
+            tensors |= {f"{part}.{name}": tensor for name, tensor in getattr(self, part).items()}
+        held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
         scales = {str(index): scale.hex() for index, scale in self.scales.items()}
-        write_bytes(path, save(held, {"round": str(self.round), "scales": json.dumps(scales)}))
+        public = {name: value.hex() for name, value in self.public.items()}
+        notes = {"round": str(self.round), "scales": json.dumps(scales), "public": json.dumps(public)}
+        write_bytes(path, save(held, notes))
 
     @classmethod
     def read(cls, path: Path, device: str | torch.device = "cpu") -> State:
@@ -44,10 +68,19 @@ class State:
         except (OSError, SafetensorError) as error:
             raise SordinoError(f"{path}: not a readable checkpoint ({error})") from error
         notes = header["__metadata__"]
-        optimiser = {
-            name.removeprefix("optimiser."): tensor.to(device)
-            for name, tensor in tensors.items()
-            if name.startswith("optimiser.")
+        parts = {
+            part: {
+                name.removeprefix(f"{part}."): tensor.to(device)
+                for name, tensor in tensors.items()
+                if name.startswith(f"{part}.")
+            }
+            for part in PARTS
         }
-        scales = {int(index): float.fromhex(scale) for index, scale in json.loads(notes["scales"]).items()}
-        return cls(int(notes["round"]), tensors["theta"].to(device), optimiser, scales)
+        return cls(
+            round=int(notes["round"]),
+            theta=tensors["theta"].to(device),
+            last=tensors["last"].to(device),
+            scales={int(index): float.fromhex(scale) for index, scale in json.loads(notes["scales"]).items()},
+            public={name: float.fromhex(value) for name, value in json.loads(notes["public"]).items()},
+            **parts,
+        )

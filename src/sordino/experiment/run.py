@@ -102,14 +102,14 @@ def carry_out(
             "give one budget for each client that holds data"
         )
     resumed = folder is not None and folder.started
-    composed = method.compose(account.allowance(population, method.privacy, resumed=resumed))
+    streams = Streams(options.seed)
+    composed = method.compose(account.allowance(population, method.privacy, resumed=resumed), streams)
     spending = Spending.of(composed.plan, population)
     if folder is not None and not resumed:
         folder.start({**(files or {}), "run.json": as_json(_facts(options, account))})
     head = account.charge(spending, population)
     if folder is not None:
         folder.write_json("statement.json", spending.statement(composed, account.window, head).to_json())
-    streams = Streams(options.seed)
     executor = executor_for(task, composed, streams, options.workers)
     try:
         with options.progress(options.name, composed.plan.rounds) as show:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.aggregation import Optimiser
+from sordino.aggregation import Aggregation, Optimiser, WeightedSum
 from sordino.budgets import Population
 from sordino.core.errors import UsageError
+from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.planning import Plan, Terms
-from sordino.training import LocalSgd
+from sordino.training import Training
+
+
+class Bulletin(Protocol):
+    """Scalars that the server makes of what clients released, and tells everyone with the next model."""
+
+    def init(self) -> dict[str, float]:
+        """What is told in the first round."""
+        ...
+
+    def update(self, public: Mapping[str, float], sums: Mapping[str, float]) -> dict[str, float]:
+        """What is told next, from what was told and the cohort's sums of released scalars."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,15 +34,18 @@ class Method:
     """Everything that the engine needs to run a method.
 
     The plan holds who is drawn, how updates are bounded, what noise is added and with which public weights;
-    `training` is what a client computes and `optimiser` what the server does with the released aggregate.
+    `training` is what a client computes, `aggregation` makes one aggregate of the released sums, and `optimiser`
+    a step of it. A method whose clients release scalars has a `bulletin` that says what becomes of them.
     `importance` weighs each client's update by a declared constant (its size over the mean size); it is
     refused where there is noise, because it multiplies the sensitivity that was accounted.
     """
 
     name: str
     plan: Plan
-    training: LocalSgd
+    training: Training
     optimiser: Optimiser
+    aggregation: Aggregation = field(default_factory=WeightedSum)
+    bulletin: Bulletin | None = None
     importance: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
@@ -53,6 +70,7 @@ class MethodOptions(Protocol):
         """The terms that the run is under."""
         ...
 
-    def compose(self, population: Population) -> Method:
-        """Plans the run for `population`; refuses what its budgets do not allow."""
+    def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
+        """Plans the run for `population`; refuses what its budgets do not allow. `streams` are the run's, for
+        methods that draw the cohorts of all rounds beforehand."""
         ...

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from sordino.aggregation import Optimiser, Sgd
 from sordino.budgets import Population
+from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.planning import Terms, one_sum
 from sordino.privatizers import QuantileClip
@@ -43,7 +44,7 @@ class DpFedAvg:
     server: Optimiser = field(default_factory=Sgd)
     privacy: Terms = field(default_factory=Terms)
 
-    def compose(self, population: Population) -> Method:
+    def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """One sum over all strata: a stratum for everyone, or one for each budget."""
         plan = one_sum(
             population,

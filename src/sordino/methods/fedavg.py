@@ -14,6 +14,7 @@ import numpy as np
 
 from sordino.aggregation import Optimiser, Sgd
 from sordino.budgets import Population
+from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.planning import Sampling, Terms, without_noise
 from sordino.training import LocalSgd
@@ -37,9 +38,9 @@ class FedAvg:
     server: Optimiser = field(default_factory=Sgd)
     privacy: Terms = field(default_factory=lambda: Terms(sampling=Sampling.EXACTLY))
 
-    def compose(self, population: Population) -> Method:
+    def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """Everyone eligible in one stratum, one plain sum."""
         plan = without_noise(population, rounds=self.rounds, cohort=self.cohort, terms=self.privacy)
         sizes = population.sizes.astype(np.float32)
         importance = sizes / sizes.mean() if self.weights == "size" else None
-        return Method(self.name, plan, self.training, self.server, importance)
+        return Method(self.name, plan, self.training, self.server, importance=importance)

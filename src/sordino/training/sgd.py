@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -14,6 +13,7 @@ from torch.nn import functional
 from sordino.core.checks import count, positive
 from sordino.core.errors import UsageError
 from sordino.training.batches import shuffled
+from sordino.training.visit import Learnt, Visit
 from sordino.training.working import WorkingModel
 
 
@@ -47,21 +47,18 @@ class LocalSgd:
             return self.epochs * math.ceil(examples / min(self.batch_size or examples, examples))
         return self.steps or 1
 
-    def run(self, model: WorkingModel, x: Tensor, y: Tensor, round_: int, draw: np.random.Generator) -> float:
-        """Trains `model` in place on one client's examples; returns the mean loss over the steps.
-
-        The returned loss is a function of private data: whoever lets it out must pay for it or say so.
-        """
+    def run(self, model: WorkingModel, x: Tensor, y: Tensor, visit: Visit) -> Learnt:
+        """Trains `model` in place on one client's examples; the loss is the mean over the steps."""
         if len(y) == 0:
-            return 0.0
-        rate = self.learning_rate * self.decay**round_
+            return Learnt(0.0)
+        rate = self.learning_rate * self.decay**visit.round
         data = [parameter.data for parameter in model.parameters]
         total, steps = 0.0, self.steps_for(len(y))
-        for batch in shuffled(len(y), self.batch_size, steps, draw):
+        for batch in shuffled(len(y), self.batch_size, steps, visit.draw):
             inputs, labels = (x, y) if batch is None else (x[batch], y[batch])
             loss = functional.cross_entropy(model(inputs), labels)
             gradients = torch.autograd.grad(loss, model.parameters)
             # One fused call for all parameters; torch.optim calls the same.
             torch._foreach_add_(data, gradients, alpha=-rate)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
             total += float(loss.detach())
-        return total / steps
+        return Learnt(total / steps)

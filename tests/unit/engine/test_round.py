@@ -14,12 +14,12 @@ from torch.nn import functional
 from sordino.aggregation import Sgd
 from sordino.core.streams import Streams
 from sordino.engine import InProcess, State, train
-from sordino.engine.chunks import cut
+from sordino.engine.chunks import Order, cut
 from sordino.engine.round import draw_cohorts, play
 from sordino.methods import DpFedAvg, FedAvg
 from sordino.planning import Sampling, Terms
 from sordino.privatizers import QuantileClip
-from sordino.training import LocalSgd
+from sordino.training import LocalSgd, Visit
 
 TRAINING = LocalSgd(learning_rate=0.1, steps=3, batch_size=2)
 EVERYONE = Terms(sampling=Sampling.EXACTLY)
@@ -57,8 +57,8 @@ def test_fedavg_equals_a_plain_loop():
         for client in cohort:
             model = task.working_model()
             model.load(plain)
-            draw = streams.generator("client", round_, int(client))
-            TRAINING.run(model, *task.examples(int(client)), round_, draw)
+            draw = streams.generator("client", round_, int(client), 0)
+            TRAINING.run(model, *task.examples(int(client)), Visit(round_, int(client), draw))
             total += model.vector - plain
         plain = plain + 0.7 * total / 5
     assert torch.allclose(theta, plain, atol=1e-6)
@@ -85,7 +85,8 @@ def test_adding_a_client_moves_the_sum_by_at_most_the_clip(clip):
         for who in (np.arange(8), np.arange(7)):
             composed = method.compose(small.population(8))
             runner = InProcess(task, composed, Streams(0))
-            partials = runner.partials(0, theta, cut([who]), [1.0] * len(cut([who])))
+            order = Order(0, theta, torch.zeros_like(theta), (1.0,), {})
+            partials = runner.partials(order, cut([who]))
             tamed.append(sum(partial.vector for partial in partials))
         return tamed[0] - tamed[1]
 
@@ -109,7 +110,7 @@ def _noise_of_a_run(factor: float = 1.0, terms: Terms | None = None) -> tuple[np
     steps: list[np.ndarray] = []
     streams = Streams(1)
     executor = InProcess(task, method, streams)
-    state = State(0, task.initial(), {})
+    state = State.first(task.initial(), method)
     for _ in range(5):
         after, _played = play(state, method, executor, streams)
         steps.append(((after.theta - state.theta) / noisy.weight.value).numpy())
@@ -143,10 +144,10 @@ def test_the_result_does_not_depend_on_chunks_being_worked_in_order():
     )
 
     class Backwards(InProcess):
-        def partials(self, round_, theta, chunks, scales):
+        def partials(self, order, chunks):
             parts = [
-                next(InProcess(task, method, Streams(0)).partials(round_, theta, [chunk], [scale]))
-                for chunk, scale in reversed(list(zip(chunks, scales, strict=True)))
+                next(InProcess(task, method, Streams(0)).partials(order, [chunk]))
+                for chunk in reversed(chunks)
             ]
             yield from parts[::-1]
 
@@ -167,7 +168,7 @@ def test_quantile_clip_is_moved_by_noisy_bits_only():
     ).compose(small.population(40, epsilon=500.0))
     lines = []
     streams = Streams(0)
-    state = State(0, task.initial(), {})
+    state = State.first(task.initial(), method)
     executor = InProcess(task, method, streams)
     for _ in range(6):
         state, played = play(state, method, executor, streams)
@@ -175,7 +176,9 @@ def test_quantile_clip_is_moved_by_noisy_bits_only():
     norms = [line.clip_norm for line in lines]
     assert norms[0] == 100.0
     assert norms == sorted(norms, reverse=True)  # everybody is far below 100: the clip falls
-    other = play(State(0, task.initial(), {}), method, InProcess(task, method, Streams(1)), Streams(1))[0]
+    other = play(
+        State.first(task.initial(), method), method, InProcess(task, method, Streams(1)), Streams(1)
+    )[0]
     assert other.scales != state.scales
 
 
@@ -187,6 +190,6 @@ def test_an_empty_cohort_still_releases_noise():
     streams = Streams(0)
     cohort = draw_cohorts(method, method.plan.phase(0), 0, streams)[0]
     assert len(cohort) == 0
-    after, _ = play(State(0, task.initial(), {}), method, InProcess(task, method, streams), streams)
+    after, _ = play(State.first(task.initial(), method), method, InProcess(task, method, streams), streams)
     noisy = method.plan.phases[0].sums[0]
     assert scale_is(((after.theta - task.initial()) / noisy.weight.value).numpy(), noisy.std)

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from sordino.core.errors import UsageError
 from sordino.models import build
-from sordino.training import LocalSgd
+from sordino.training import Learnt, LocalSgd, Visit
 from sordino.training.batches import shuffled
 from sordino.training.working import WorkingModel
 
@@ -27,7 +27,7 @@ def test_equals_a_plain_loop(name, batch_size):
     twin = copy.deepcopy(module)
     training = LocalSgd(learning_rate=0.2, steps=7, batch_size=batch_size, decay=0.9)
     model = WorkingModel.of(module)
-    training.run(model, x, y, 3, np.random.default_rng(4))
+    training.run(model, x, y, Visit(3, 0, np.random.default_rng(4)))
     optimiser = torch.optim.SGD(twin.parameters(), lr=0.2 * 0.9**3)
     for batch in shuffled(len(y), batch_size, 7, np.random.default_rng(4)):
         rows = slice(None) if batch is None else batch
@@ -57,7 +57,7 @@ def test_no_examples_means_no_change():
     model = WorkingModel.of(build("logistic", (1, 8, 8), 10, seed=2))
     before = model.vector.clone()
     x, y = _data(0)
-    assert LocalSgd(steps=3).run(model, x, y, 0, np.random.default_rng(0)) == 0.0
+    assert LocalSgd(steps=3).run(model, x, y, Visit(0, 0, np.random.default_rng(0))) == Learnt(0.0)
     assert torch.equal(model.vector, before)
 
 
