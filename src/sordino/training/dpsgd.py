@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sordino.accounting.events import DpEvent, sampled_gaussian
 from sordino.core.checks import count, not_negative, positive, probability
+from sordino.core.entropy import Draw
 from sordino.core.errors import UsageError
 from sordino.training.per_example import Clipper, FactorRule
 from sordino.training.working import WorkingModel
@@ -53,35 +54,35 @@ class DpSgd:
         x: Tensor,
         y: Tensor,
         steps: int,
-        draw: np.random.Generator,
+        draw: Draw,
         units: Tensor | None = None,
         wish: FactorRule | None = None,
     ) -> float:
         """Takes `steps` steps on `model`, in place; `clipper` is over its module. Returns the mean loss seen.
 
-        For simulation: batches and noise come from `draw`, in floating point. The returned loss is a function
-        of private data: whoever lets it out must pay for it or say so. `wish`: see `Clipping.factors`.
+        Batches and noise come from `draw`, in floating point: seeded in a simulation, the operating system's in
+        a deployment. The returned loss is a function of private data: whoever lets it out must pay for it or say
+        so. `wish`: see `Clipping.factors`.
         """
         std = self.noise_multiplier * clipper.clipping.clip_norm if self.noise_multiplier else 0.0
         if math.isinf(std):
             raise UsageError(
                 "noise_multiplier > 0 needs a finite clip_norm: without a bound noise hides nothing"
             )
-        noise = torch.Generator().manual_seed(int(draw.integers(2**63 - 1)))
         losses, seen = 0.0, 0
-        for batch in _poisson(len(y), units, self.sampling_rate, count("steps", steps), draw):
+        batches = list(_poisson(len(y), units, self.sampling_rate, count("steps", steps), draw))
+        for batch in batches:
             chosen = None if units is None else units[batch]
             found = clipper.sum(x[batch], y[batch], chosen, wish)
             if std:
-                found.vector.add_(torch.randn(len(found.vector), generator=noise), alpha=std)
+                noise = draw.standard_normal(len(found.vector), dtype=np.float32)
+                found.vector.add_(torch.from_numpy(noise), alpha=std)
             model.vector.sub_(found.vector, alpha=self.learning_rate / self.expected_batch)
             losses, seen = losses + float(found.losses.sum()), seen + len(batch)
         return losses / max(seen, 1)
 
 
-def _poisson(
-    examples: int, units: Tensor | None, rate: float, steps: int, draw: np.random.Generator
-) -> Iterator[Tensor]:
+def _poisson(examples: int, units: Tensor | None, rate: float, steps: int, draw: Draw) -> Iterator[Tensor]:
     """Positions of the examples in each batch, into which every unit comes independently with `rate`."""
     if units is None:
         for _ in range(steps):

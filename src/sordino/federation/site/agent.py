@@ -1,0 +1,267 @@
+"""The agent: reads an instruction, holds it to the policy, charges, trains, answers. No network in here."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sordino.accounting.events import repeated
+from sordino.core.entropy import Draw, SystemDraw
+from sordino.core.errors import UsageError
+from sordino.core.relations import Relation
+from sordino.federation import messages
+from sordino.federation.messages import Answer, Body, Close, Closed, Open, Opened, Refused, Step
+from sordino.federation.refusals import Refusal, RefusedError
+from sordino.federation.site.book import Book
+from sordino.federation.site.config import SiteConfig
+from sordino.federation.site.data import SiteData, budgets, load_data
+from sordino.federation.site.log import SiteLog
+from sordino.federation.site.mechanism import LocalMechanism
+from sordino.federation.site.policy import check_terms, module_for
+from sordino.federation.site.vault import RunRow, Vault
+from sordino.training.working import WorkingModel
+
+LARGEST = 1e6
+"""No parameter of a model that anybody wants to train is larger."""
+
+Given = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """A run that is charged: its terms, its model, and the data of the units that paid."""
+
+    terms: Open
+    model: WorkingModel
+    data: SiteData
+
+
+class Agent:
+    """One site's answers.
+
+    Guarantee: nothing that depends on the data leaves before it was charged, durably, to every unit that it
+    depends on, by the event of the mechanism that is then run; the same (run, round, attempt) never releases
+    twice; and an instruction can run nothing but what the owner's policy names.
+    """
+
+    def __init__(self, config: SiteConfig, draw: Draw | None = None) -> None:
+        self.config = config
+        config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock_file: int | None = _locked(config)
+        self._lock = threading.Lock()
+        self._draw: Draw = draw or SystemDraw()
+        self.data = load_data(config)
+        self.vault = Vault(config.folder)
+        population = budgets(config, self.data.names)
+        self.book = Book(config.ledger, config.window, population, Relation.ADD_REMOVE)
+        self.log = SiteLog(config.folder / "log.jsonl", config.agent)
+        self._running: dict[str, _Running] = {}
+        self._kinds: dict[type[Body], Callable[[Any, Given], bytes]] = {
+            Open: self._open,
+            Step: self._step,
+            Close: self._close,
+        }
+
+    def close(self) -> None:
+        """Gives all files back; a second time does nothing."""
+        if self._lock_file is None:
+            return
+        self.log.close()
+        self.book.close()
+        self.vault.close()
+        os.close(self._lock_file)
+        self._lock_file = None
+
+    def answer(self, instruction: bytes) -> bytes:
+        """The answer to one instruction, whatever it is. Never raises, and says no more than the policy allows."""
+        with self._lock:
+            told = "?"
+            try:
+                body, arrays = messages.read(
+                    instruction, messages.INSTRUCTIONS, self.config.agent.message_bytes
+                )
+                told = f"{body.kind} {getattr(body, 'run', '')}"
+                self._check_switch()
+                return self._kinds[type(body)](body, arrays)
+            except RefusedError as refused:
+                self.log.note("refused", what=told, reason=str(refused.name), detail=refused.detail)
+                return self._refused(refused.name)
+            except Exception as error:  # whatever it is, its text may hold data
+                detail = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+                self.log.note("failed", what=told, detail=detail)
+                return self._refused(Refusal.FAILED)
+
+    # The instructions
+
+    def _open(self, terms: Open, arrays: Given) -> bytes:
+        if arrays:
+            raise RefusedError(Refusal.INVALID, "open carries no arrays")
+        row = self._row(terms)
+        if row is not None and row.status == "finished":
+            raise RefusedError(Refusal.FINISHED, f"run '{terms.run}' is over")
+        check_terms(self.config.allow, self.config.metrics, terms)
+        module = module_for(terms.model, self.config.allow, self.data.input_shape, self.data.classes)
+        row = self._approved(terms, row)
+        assert terms.local is not None
+        event = repeated(LocalMechanism(terms.local, terms.loss).event, terms.releases)
+        spend = self.book.price(event, terms.delta)
+        most = self.config.allow.epsilon_per_run
+        if most is not None and spend.epsilon > most:
+            raise RefusedError(Refusal.BUDGET, f"the run costs ε = {spend.epsilon:.4g}; allowed: {most:g}")
+        receipt = self.book.reserve(terms.run, event, spend, terms.releases)
+        if row.status != "open":
+            self.vault.note(replace(row, status="open"))
+            self.log.note(
+                "charged",
+                run=terms.run,
+                epsilon=spend.epsilon,
+                delta=spend.delta,
+                units=receipt.charged,
+                left_out=len(receipt.refused),
+                head=receipt.head,
+            )
+        paid = self.data.of(self.book.units(receipt))
+        self._running[terms.run] = _Running(terms, WorkingModel.of(module), paid)
+        told = self.config.allow.tell == "cost"
+        reply = Opened(
+            terms.run, terms.digest(), spend.epsilon if told else None, receipt.head if told else None
+        )
+        return messages.encode(reply)
+
+    def _step(self, step: Step, arrays: Given) -> bytes:
+        running = self._known(step.run, step.terms)
+        digest = hashlib.sha256(messages.encode(step, arrays)).hexdigest()
+        key = (step.run, step.round, step.attempt)
+        before = self.vault.begun(*key)
+        if before not in (None, digest):
+            raise RefusedError(
+                Refusal.REPLAY, f"round {step.round}, attempt {step.attempt} had another model"
+            )
+        theta = _parameters(arrays, running.model.layout.size)
+        if before is None:
+            if self.vault.releases(step.run) >= running.terms.releases:
+                raise RefusedError(Refusal.ROUNDS, f"all {running.terms.releases} releases are made")
+            self.vault.begin(*key, digest)
+        kept = self.vault.kept(*key)
+        if kept is not None:
+            self.log.note("repeated", run=step.run, round=step.round, attempt=step.attempt)
+            return kept
+        self.book.release(*key, digest)
+        reply = self._release(running, step, theta)
+        self.vault.keep(*key, reply)
+        self.log.note("released", run=step.run, round=step.round, attempt=step.attempt)
+        return reply
+
+    def _close(self, close: Close, arrays: Given) -> bytes:
+        if arrays:
+            raise RefusedError(Refusal.INVALID, "close carries no arrays")
+        row = self.vault.run(close.run)
+        if row is None or row.status not in ("open", "finished"):
+            raise RefusedError(Refusal.RUN, f"run '{close.run}' was never opened")
+        if row.digest != close.terms:
+            raise RefusedError(Refusal.TERMS, f"run '{close.run}' has other terms")
+        return messages.encode(self.finish(row))
+
+    def finish(self, row: RunRow) -> Closed:
+        """Ends a run: nothing more is released in it, and its stored answers are destroyed."""
+        releases = self.vault.releases(row.run)
+        head = self.book.finish(row.run, releases)
+        self.vault.wipe(row.run)
+        self._running.pop(row.run, None)
+        if row.status != "finished":
+            self.vault.note(replace(row, status="finished"))
+            self.log.note("finished", run=row.run, releases=releases, head=head)
+        if self.config.allow.tell != "cost":
+            return Closed(row.run)
+        return Closed(row.run, releases, *self.book.charged(row.run), head)
+
+    # What they have in common
+
+    def _release(self, running: _Running, step: Step, theta: Tensor) -> bytes:
+        terms = running.terms
+        assert terms.local is not None
+        mechanism = LocalMechanism(terms.local, terms.loss)
+        update, loss = mechanism.release(running.model, running.data, theta, self._draw)
+        body = Answer(step.run, step.round, step.attempt, loss)
+        return messages.encode(body, {"update": update.numpy()})
+
+    def _known(self, run: str, digest: str) -> _Running:
+        """The run that a step belongs to; after a restart it is opened again from the sealed terms."""
+        row = self.vault.run(run)
+        if row is None or row.status in ("pending", "approved", "denied"):
+            raise RefusedError(Refusal.RUN, f"run '{run}' was never opened")
+        if row.digest != digest:
+            raise RefusedError(Refusal.TERMS, f"run '{run}' has other terms")
+        if row.status == "finished":
+            raise RefusedError(Refusal.FINISHED, f"run '{run}' is over")
+        if run not in self._running:
+            terms, _ = messages.read(row.terms, messages.INSTRUCTIONS, self.config.agent.message_bytes)
+            assert isinstance(terms, Open)
+            self._open(terms, {})
+        return self._running[run]
+
+    def _row(self, terms: Open) -> RunRow | None:
+        row = self.vault.run(terms.run)
+        if row is not None and row.digest != terms.digest():
+            raise RefusedError(
+                Refusal.TERMS, f"run '{terms.run}' has other terms; give the new run its own name"
+            )
+        return row
+
+    def _approved(self, terms: Open, row: RunRow | None) -> RunRow:
+        """The run's row, once its owner agrees; by hand or because the policy does."""
+        by_hand = self.config.allow.approval == "by-hand"
+        if row is None:
+            status = "pending" if by_hand else "approved"
+            row = RunRow(terms.run, terms.digest(), messages.encode(terms), status)
+            self.vault.note(row)
+        if row.status == "denied":
+            raise RefusedError(Refusal.NOT_APPROVED, f"the owner denied run '{terms.run}'")
+        if row.status == "pending":
+            raise RefusedError(
+                Refusal.AWAITING_APPROVAL,
+                f"run '{terms.run}' waits for the owner: sordino federation approve",
+            )
+        return row
+
+    def _check_switch(self) -> None:
+        state, why = self.vault.state()
+        if state == "paused":
+            raise RefusedError(Refusal.PAUSED, why or "the owner paused this site")
+        if state == "killed":
+            raise RefusedError(Refusal.KILLED, why or "the owner stopped this site")
+
+    def _refused(self, name: Refusal) -> bytes:
+        told = self.config.allow.tell != "nothing"
+        return messages.encode(Refused(str(name)) if told else Refused())
+
+
+def _parameters(arrays: Given, size: int) -> Tensor:
+    """The model to start from, checked: one float vector of the right length, finite and not huge."""
+    theta = arrays.get("theta")
+    if theta is None or len(arrays) != 1 or theta.dtype != "float32" or theta.shape != (size,):
+        raise RefusedError(Refusal.PARAMETERS, f"theta must be one float32 vector of {size}")
+    found = torch.from_numpy(theta.copy())
+    if not bool(torch.isfinite(found).all()) or float(found.abs().max()) > LARGEST:
+        raise RefusedError(Refusal.PARAMETERS, f"theta must be finite, and at most {LARGEST:g}")
+    return found
+
+
+def _locked(config: SiteConfig) -> int:
+    """An open file that one agent alone can hold."""
+    handle = os.open(config.folder / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise UsageError(f"{config.folder} is in use by another agent; stop it first") from error
+    return handle

@@ -1,0 +1,68 @@
+"""The site's ledger as the agent uses it: reserve a run whole, note each release before it happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.accounting.accountants import PldAccountant, Spend
+from sordino.accounting.encoding import event_to_json
+from sordino.accounting.events import DpEvent
+from sordino.accounting.ledger import Cost, Ledger, Receipt, Reservation
+from sordino.budgets import Population
+from sordino.core.errors import BudgetError
+from sordino.core.relations import Relation
+from sordino.federation.refusals import Refusal, RefusedError
+
+
+class Book:
+    """Guarantee: a run is charged to every unit that it will use, durably, before its first release; each release
+    is noted, durably, before it happens; and there is never one more than was charged."""
+
+    def __init__(self, path: Path, window: str, population: Population, relation: Relation) -> None:
+        self.ledger = Ledger.open(path)
+        path.chmod(0o600)
+        self.window = window
+        self._unit, self._relation = population.unit, relation
+        self._at = self.ledger.enrol(window, population, relation=relation).positions
+
+    def price(self, event: DpEvent, delta: float) -> Spend:
+        """What an event costs, by the accountant of record."""
+        return PldAccountant().spend(event, delta, self._relation)
+
+    def reserve(self, run: str, event: DpEvent, spend: Spend, releases: int) -> Receipt:
+        """Charges a run to every unit that can pay for it; refused if nobody can."""
+        cost = Cost(spend.epsilon, spend.delta, self._at, event_to_json(event))
+        try:
+            return self.ledger.reserve(
+                Reservation(run, self.window, [cost], releases, self._unit, self._relation, "skip")
+            )
+        except BudgetError as error:
+            raise RefusedError(Refusal.BUDGET, str(error)) from error
+
+    def units(self, receipt: Receipt) -> NDArray[np.int64]:
+        """The units, by their place in the data, that a run was charged to."""
+        return np.flatnonzero(np.isin(self._at, receipt.clients))
+
+    def release(self, run: str, round_: int, attempt: int, digest: str) -> str:
+        """Notes a release; the same again changes nothing."""
+        return self.ledger.record_round(run, round_, attempt, {"instruction": digest})
+
+    def finish(self, run: str, rounds: int) -> str:
+        """Closes a run."""
+        return self.ledger.finish(run, rounds)
+
+    def charged(self, run: str) -> tuple[float, float]:
+        """The largest (ε, δ) that a run was charged to any unit."""
+        receipt = self.ledger.receipt_of(run)
+        if receipt is None or not len(receipt.clients):
+            return 0.0, 0.0
+        lines = self.ledger.charges_of(self.window, int(receipt.clients[0]))
+        mine = next(line for line in lines if line["kind"] == "reserve" and line["run"] == run)
+        return mine["epsilon"], mine["delta"]
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self.ledger.close()

@@ -1,0 +1,177 @@
+"""The agent's own memory: runs, releases, and the answers that a repeat gets again, encrypted.
+
+Each run has a key of its own in a file beside the database; wiping a run destroys the key and the rows.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from sordino.core.errors import SordinoError, UsageError
+from sordino.core.files import sha256, sync_folder, write_bytes
+
+VERSION = 1
+Status = Literal["pending", "approved", "denied", "open", "finished"]
+_SCHEMA = """
+CREATE TABLE info (version INTEGER NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL);
+CREATE TABLE run (run TEXT PRIMARY KEY, digest TEXT NOT NULL, terms BLOB NOT NULL, status TEXT NOT NULL);
+CREATE TABLE release (
+    run TEXT NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL, digest TEXT NOT NULL, answer BLOB,
+    PRIMARY KEY (run, round, attempt)
+);
+"""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run as the site knows it: the digest of its terms, the message itself, and how far it is."""
+
+    run: str
+    digest: str
+    terms: bytes
+    status: Status
+
+
+class Vault:
+    """Durable: what a call wrote is on disk when it returns. One process at a time (the agent holds a lock)."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._keys = folder / "keys"
+        self._keys.mkdir(mode=0o700, exist_ok=True)
+        path = folder / "answers.db"
+        path.touch(mode=0o600)
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "secure_delete = ON"):
+            self._database.execute(f"PRAGMA {pragma}")
+        if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'info'").fetchone():
+            with self._writing():
+                for statement in _SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute("INSERT INTO info VALUES (?, 'running', '')", (VERSION,))
+        version = self._database.execute("SELECT version FROM info").fetchone()[0]
+        if version != VERSION:
+            raise SordinoError(
+                f"{folder} was written by a later Sordino (version {version}); upgrade this one"
+            )
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self._database.close()
+
+    # The owner's switch
+
+    def state(self) -> tuple[str, str]:
+        """`running`, `paused` or `killed`, and the owner's word on it."""
+        return self._database.execute("SELECT state, why FROM info").fetchone()
+
+    def switch(self, state: Literal["running", "paused", "killed"], why: str = "") -> None:
+        """What the owner wants; the agent reads it before every answer."""
+        self._database.execute("UPDATE info SET state = ?, why = ?", (state, why))
+
+    # Runs
+
+    def run(self, name: str) -> RunRow | None:
+        """A run by name."""
+        found = self._database.execute("SELECT * FROM run WHERE run = ?", (name,)).fetchone()
+        return None if found is None else RunRow(*found)
+
+    def runs(self) -> list[RunRow]:
+        """All runs, in order of arrival."""
+        return [RunRow(*row) for row in self._database.execute("SELECT * FROM run ORDER BY rowid")]
+
+    def note(self, row: RunRow) -> None:
+        """Enters a run, or changes its status."""
+        self._database.execute(
+            "INSERT INTO run VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET status = excluded.status",
+            (row.run, row.digest, row.terms, row.status),
+        )
+
+    def decide(self, run: str, decision: Literal["approved", "denied"]) -> None:
+        """The owner's word on a run that waits. Refuses a run that does not."""
+        row = self.run(run)
+        if row is None or row.status != "pending":
+            waiting = ", ".join(row.run for row in self.runs() if row.status == "pending")
+            raise UsageError(f"run '{run}' does not wait for approval; waiting: {waiting or 'none'}")
+        self.note(replace(row, status=decision))
+
+    # Releases
+
+    def releases(self, run: str) -> int:
+        """How many releases of a run were begun."""
+        return self._database.execute("SELECT COUNT(*) FROM release WHERE run = ?", (run,)).fetchone()[0]
+
+    def begun(self, run: str, round_: int, attempt: int) -> str | None:
+        """The digest of the instruction under this key; None if there was none."""
+        found = self._database.execute(
+            "SELECT digest FROM release WHERE run = ? AND round = ? AND attempt = ?", (run, round_, attempt)
+        ).fetchone()
+        return None if found is None else found[0]
+
+    def begin(self, run: str, round_: int, attempt: int, digest: str) -> None:
+        """Notes an instruction before anything is charged for it."""
+        self._database.execute(
+            "INSERT INTO release VALUES (?, ?, ?, ?, NULL)", (run, round_, attempt, digest)
+        )
+
+    def keep(self, run: str, round_: int, attempt: int, answer: bytes) -> None:
+        """Stores an answer, before it leaves."""
+        nonce = os.urandom(12)
+        label = f"{run}|{round_}|{attempt}".encode()
+        sealed = nonce + ChaCha20Poly1305(self._key(run)).encrypt(nonce, answer, label)
+        self._database.execute(
+            "UPDATE release SET answer = ? WHERE run = ? AND round = ? AND attempt = ?",
+            (sealed, run, round_, attempt),
+        )
+
+    def kept(self, run: str, round_: int, attempt: int) -> bytes | None:
+        """The stored answer; None if the process died before there was one."""
+        found = self._database.execute(
+            "SELECT answer FROM release WHERE run = ? AND round = ? AND attempt = ?", (run, round_, attempt)
+        ).fetchone()
+        if found is None or found[0] is None:
+            return None
+        label = f"{run}|{round_}|{attempt}".encode()
+        try:
+            return ChaCha20Poly1305(self._key(run)).decrypt(found[0][:12], found[0][12:], label)
+        except InvalidTag as error:
+            raise SordinoError(f"the stored answer of run '{run}' cannot be opened") from error
+
+    def wipe(self, run: str) -> None:
+        """Destroys the answers of a run and their key. The releases stay noted, so that none happens again."""
+        self._database.execute("UPDATE release SET answer = NULL WHERE run = ?", (run,))
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        path = self._key_path(run)
+        if path.exists():
+            path.write_bytes(os.urandom(path.stat().st_size))
+            path.unlink()
+            sync_folder(self._keys)
+
+    def _key(self, run: str) -> bytes:
+        path = self._key_path(run)
+        if not path.exists():
+            write_bytes(path, ChaCha20Poly1305.generate_key())
+            path.chmod(0o600)
+        return path.read_bytes()
+
+    def _key_path(self, run: str) -> Path:
+        return self._keys / sha256(run.encode())[:32]
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
