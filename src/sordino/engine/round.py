@@ -63,7 +63,7 @@ def play(state: State, method: Method, executor: Executor, streams: Streams) -> 
         clock.lap("clients")
         tally.add(owner[chunk.stratum], partial)
         clock.lap("reduction")
-    void = sum(len(cohort) for cohort in cohorts) < phase.survivors
+    void = phase.void([len(cohort) for cohort in cohorts])
     after = replace(state, round=round_ + 1)
     if not void:
         released, new_scales = _release(state, phase, tally, streams)

@@ -1,28 +1,49 @@
 """What is decided before training: who takes part how often, with how much noise, and what it will cost."""
 
+from sordino.planning.grouped import GroupWeights, group_sums, own_clips
 from sordino.planning.integer import affordable_rounds, check_budget, integer_sum, least_threshold
-from sordino.planning.one_sum import one_sum, without_noise
+from sordino.planning.one_sum import one_sum, one_sum_by_schedule, without_noise
+from sordino.planning.overview import Overview, overview
 from sordino.planning.plan import NoisySum, Phase, Plan, Stratum
 from sordino.planning.price import check_budgets, price
+from sordino.planning.ratios import (
+    Ratios,
+    accountant_ratios,
+    gdpfed_ratios,
+    given_ratios,
+    uniform_ratios,
+)
 from sordino.planning.selection import select_probabilities
-from sordino.planning.terms import Against, Sampling, Terms, Trust
+from sordino.planning.terms import Against, Mode, Sampling, Terms, Trust
 
 __all__ = [
     "Against",
+    "GroupWeights",
+    "Mode",
     "NoisySum",
+    "Overview",
     "Phase",
     "Plan",
+    "Ratios",
     "Sampling",
     "Stratum",
     "Terms",
     "Trust",
+    "accountant_ratios",
     "affordable_rounds",
     "check_budget",
     "check_budgets",
+    "gdpfed_ratios",
+    "given_ratios",
+    "group_sums",
     "integer_sum",
     "least_threshold",
     "one_sum",
+    "one_sum_by_schedule",
+    "overview",
+    "own_clips",
     "price",
     "select_probabilities",
+    "uniform_ratios",
     "without_noise",
 ]

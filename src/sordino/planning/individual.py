@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sordino.accounting import accountants, events, fast
+from sordino.accounting.pairs import Part
 from sordino.budgets import Budget
 from sordino.core.errors import UsageError
 from sordino.planning.price import accounted_delta
@@ -21,37 +22,45 @@ from sordino.planning.price import accounted_delta
 LEAST_RATE = 1e-7
 """Where the search for a sampling rate starts."""
 
+Schedule = Sequence[tuple[int, float]]
+"""Parts of a run in their order: how many rounds, and the rate in them over the largest rate of the run."""
+
 
 def individual_rates(
     budgets: Sequence[Budget],
     clients: Sequence[int],
     *,
-    rounds: int,
+    schedule: Schedule,
     cohort: float,
     accountant: str,
 ) -> tuple[float, tuple[float, ...]]:
-    """(z, rates): every finite budget is used up, to 0.2 %, and not exceeded; Σ clients·rate = `cohort` to 0.5 %.
+    """(z, rates): every finite budget is used up, to 0.2 %, and not exceeded; the mean cohort is right to 0.5 %.
 
-    The search stays a little below the budgets by the fast accountant, which is never below the truth; the plan
-    that is made of the answer is checked by the accountant of record.
+    The rates are each budget's largest, in the parts of the schedule whose factor is 1; `cohort` is the mean
+    over all rounds. The search stays a little below the budgets by the fast accountant, which is never below
+    the truth; the plan that is made of the answer is checked by the accountant of record.
 
     Public clients (ε = inf) take part at the largest rate of the others, or all alike if nobody has a budget.
     """
     finite = [i for i, budget in enumerate(budgets) if not budget.public]
+    load = sum(rounds * factor for rounds, factor in schedule) / sum(rounds for rounds, _ in schedule)
     total = sum(clients)
-    if cohort > total:
-        raise UsageError(f"cohort = {cohort:g} exceeds the {total} eligible clients; give at most {total}")
+    if cohort > total * load:
+        raise UsageError(
+            f"cohort = {cohort:g} exceeds what {total} eligible clients give on average, {total * load:g}; "
+            "give at most that"
+        )
     if not finite:
-        return 0.0, tuple(cohort / total for _ in budgets)
+        return 0.0, tuple(cohort / total / load for _ in budgets)
     deltas = [accounted_delta(budget.delta) for budget in budgets]
-    rates = np.full(len(budgets), cohort / total)
+    rates = np.full(len(budgets), cohort / total / load)
 
     def expected_cohort(z: float) -> float:
         for i in finite:
-            cost = _cost(z, rounds, deltas[i], accountant)
+            cost = _cost(z, schedule, deltas[i], accountant)
             rates[i] = _rate_at(cost, budgets[i].epsilon, guess=float(rates[i]))
         rates[[budget.public for budget in budgets]] = rates[finite].max()
-        return float(np.dot(clients, rates))
+        return load * float(np.dot(clients, rates))
 
     low, high = 0.2, 2.0
     while expected_cohort(high) < cohort and high < 1e4:
@@ -65,12 +74,25 @@ def individual_rates(
     return z, tuple(float(rate) for rate in rates)
 
 
-def _cost(z: float, rounds: int, delta: float, accountant: str) -> Callable[[float], float]:
-    """ε as a function of the rate, for search: by the fast accountant where PLD is asked for."""
+def _cost(z: float, schedule: Schedule, delta: float, accountant: str) -> Callable[[float], float]:
+    """ε as a function of the largest rate, for search: by the fast accountant where PLD is asked for."""
     if accountant == "pld":
-        return lambda rate: fast.epsilon(rate, z, rounds, delta)
+
+        def fast_cost(rate: float) -> float:
+            if rate == 1 and all(factor == 1 for _, factor in schedule):
+                return fast.epsilon(1.0, z, sum(rounds for rounds, _ in schedule), delta)
+            return fast.compose([Part(factor * rate, z, rounds) for rounds, factor in schedule]).epsilon(
+                delta
+            )
+
+        return fast_cost
     judge = accountants.accountant(accountant)
-    return lambda rate: judge.epsilon(events.repeated(events.sampled_gaussian(rate, z), rounds), delta)
+
+    def cost(rate: float) -> float:
+        parts = (events.repeated(events.sampled_gaussian(factor * rate, z), n) for n, factor in schedule)
+        return judge.epsilon(events.composed(*parts), delta)
+
+    return cost
 
 
 def _rate_at(cost: Callable[[float], float], epsilon: float, guess: float) -> float:

@@ -8,6 +8,7 @@ same fields that draw, clip and add the noise.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +42,7 @@ class NoisySum:
     `std` is the noise that is accounted, on each coordinate of the sum; `surplus` ≥ 1 multiplies it when it is
     added, where the trust model costs that (shares for the survivors, topped up to a constant). With a
     `quantile` the clips follow a private quantile, whose bits are a second, small sum in the same price.
+    With fewer answers than `survivors` the noise would be less than was accounted: the sum is not released.
     """
 
     strata: tuple[int, ...]
@@ -50,6 +52,7 @@ class NoisySum:
     surplus: float = 1.0
     quantile: QuantileClip | None = None
     after: tuple[Privatizer, ...] = ()
+    survivors: int = 0
 
     def __post_init__(self) -> None:
         for norm in self.clip_norms:
@@ -76,15 +79,11 @@ class NoisySum:
 
 @dataclass(frozen=True)
 class Phase:
-    """Rounds that are alike: a law for each stratum, and the sums that each round releases.
-
-    With `survivors`, a round in which fewer clients answer is void: charged, and nothing is released.
-    """
+    """Rounds that are alike: a law for each stratum, and the sums that each round releases."""
 
     rounds: int
     laws: tuple[Law, ...]
     sums: tuple[NoisySum, ...]
-    survivors: int = 0
 
     def __post_init__(self) -> None:
         count("rounds", self.rounds)
@@ -95,6 +94,15 @@ class Phase:
     def sum_of(self, stratum: int) -> NoisySum:
         """The sum that a stratum's clients add to."""
         return next(noisy for noisy in self.sums if stratum in noisy.strata)
+
+    def expected(self, noisy: NoisySum) -> float:
+        """How many clients are expected to add to one of the sums."""
+        return sum(self.laws[stratum].expected for stratum in noisy.strata)
+
+    def void(self, answers: Sequence[int]) -> bool:
+        """Whether a round with so many answers from each stratum is void, because one of its sums lacks
+        some: it is charged, and nothing is released."""
+        return any(sum(answers[stratum] for stratum in noisy.strata) < noisy.survivors for noisy in self.sums)
 
     def event(self, stratum: int, against: Against) -> DpEvent:
         """What one round costs a client of `stratum`: every eligible one against outsiders, for whom the
@@ -121,8 +129,12 @@ class Plan:
 
     @property
     def private(self) -> bool:
-        """Whether the plan guarantees anything: noise in every sum."""
-        return all(noisy.std > 0 for phase in self.phases for noisy in phase.sums)
+        """Whether the plan guarantees anything: noise in some sum. Others may be those of public clients."""
+        return any(noisy.std > 0 for phase in self.phases for noisy in phase.sums)
+
+    def protects(self, stratum: int) -> bool:
+        """Whether a stratum's clients are guaranteed anything: noise in every sum that they add to."""
+        return all(phase.sum_of(stratum).std > 0 for phase in self.phases)
 
     def phase(self, round_: int) -> Phase:
         """The phase that a round, counted from 0, belongs to."""
@@ -137,6 +149,13 @@ class Plan:
         return events.composed(
             *(events.repeated(phase.event(stratum, against), phase.rounds) for phase in self.phases)
         )
+
+    def describe_sampling(self, stratum: int) -> str:
+        """How a stratum is drawn, in a few words; the parts of a schedule in their order."""
+        said = [(phase.rounds, phase.laws[stratum].describe()) for phase in self.phases]
+        if len(said) == 1:
+            return said[0][1]
+        return ", then ".join(f"{text} for {rounds} rounds" for rounds, text in said)
 
     def overflow(self, stratum: int) -> float:
         """Expected number of rounds in which a stratum's draw departs from the law that is accounted."""

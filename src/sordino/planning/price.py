@@ -15,7 +15,7 @@ from sordino.budgets import Budget
 from sordino.core.errors import BudgetError, UsageError
 from sordino.core.relations import Relation
 from sordino.planning.plan import Plan
-from sordino.planning.terms import Against, Trust
+from sordino.planning.terms import Against, Mode, Trust
 
 SLACK = 0.01
 """The share of δ that pays for rounds in which a cohort would exceed its cap."""
@@ -41,7 +41,9 @@ def price(plan: Plan, against: Against) -> tuple[Guarantee, ...]:
 
 
 def check_budgets(plan: Plan, guarantees: tuple[Guarantee, ...]) -> None:
-    """Refuses a plan that costs any stratum more than its budget."""
+    """Refuses a plan that costs any stratum more than its budget, unless it reproduces one that does."""
+    if plan.terms.mode is Mode.AS_PRINTED:
+        return
     for stratum, guarantee in zip(plan.strata, guarantees, strict=True):
         if guarantee.epsilon > stratum.budget.epsilon:
             raise BudgetError(
@@ -53,7 +55,6 @@ def check_budgets(plan: Plan, guarantees: tuple[Guarantee, ...]) -> None:
 
 def _price(plan: Plan, stratum: int, against: Against) -> Guarantee:
     group = plan.strata[stratum]
-    law = plan.phases[0].laws[stratum]
     figure = Guarantee(
         group=group.name,
         clients=len(group.members),
@@ -62,11 +63,13 @@ def _price(plan: Plan, stratum: int, against: Against) -> Guarantee:
         unit=str(plan.unit),
         relation=str(Relation.ADD_REMOVE if against is Against.OUTSIDERS else Relation.ZERO_OUT),
         against=str(against),
-        sampling=law.describe() if against is Against.OUTSIDERS else "none: the server sees who is drawn",
+        sampling=plan.describe_sampling(stratum)
+        if against is Against.OUTSIDERS
+        else "none: the server sees who is drawn",
         accountant=plan.terms.accountant,
         trust=str(plan.terms.trust),
     )
-    if plan.phases[0].sum_of(stratum).std == 0:
+    if not plan.protects(stratum):
         return replace(figure, note="no noise is added: nothing is guaranteed")
     if against is Against.SERVER and plan.terms.trust is Trust.SERVER_TRUSTED:
         return replace(figure, note="the server is trusted: it sees every update as it is")

@@ -31,6 +31,13 @@ class Sampling(StrEnum):
     EXACTLY = "exactly"
 
 
+class Mode(StrEnum):
+    """Whether a run keeps its budgets, or does what a paper prints."""
+
+    TIGHT = "tight"
+    AS_PRINTED = "as-printed"
+
+
 @dataclass(frozen=True)
 class Terms:
     """Section `[privacy]` of a recipe.
@@ -38,7 +45,12 @@ class Terms:
     `against` None takes the adversary that the trust model leaves: outsiders if the server is trusted, else
     the server. Under `sum-only` each client adds a share of the noise, sized so that `survivors` of which
     `colluders` subtract their own still give what was accounted; `survivors` None takes a number that all
-    rounds reach with probability 99 %. `cap` None takes a cap on the cohort that costs nothing noticeable.
+    rounds reach with probability 99 %, when a share `drop_outs` of those who are invited does not answer.
+    `cap` None takes a cap on the cohort that costs nothing noticeable.
+
+    `mode` 'as-printed' reproduces a paper (004) that draws exactly r clients and sizes the noise as if the
+    cohort were Poisson. That breaks the budgets. Such a run states and charges what it truly costs, and only
+    to a ledger of its own.
     """
 
     trust: Trust = Trust.SERVER_TRUSTED
@@ -48,6 +60,8 @@ class Terms:
     cap: int | None = None
     survivors: int | None = None
     colluders: int = 0
+    drop_outs: float = 0.0
+    mode: Mode = Mode.TIGHT
 
     def __post_init__(self) -> None:
         count("privacy.colluders", self.colluders, least=0)
@@ -56,15 +70,29 @@ class Terms:
                 count(f"privacy.{name}", value)
         if self.accountant not in ("pld", "rdp"):
             raise UsageError(f"privacy.accountant = '{self.accountant}' is unknown; give 'pld' or 'rdp'")
-        if self.trust is not Trust.SUM_ONLY and (self.survivors is not None or self.colluders):
+        if self.trust is not Trust.SUM_ONLY and (
+            self.survivors is not None or self.colluders or self.drop_outs
+        ):
             raise UsageError(
-                f"privacy.survivors and privacy.colluders size the shares of 'sum-only'; "
+                f"privacy.survivors, colluders and drop_outs size the shares of 'sum-only'; "
                 f"with trust '{self.trust}' leave them out"
             )
         if self.trust is Trust.SERVER_TRUSTED and self.against is Against.SERVER:
             raise UsageError(
                 "privacy.against = 'server' asks for a guarantee against a server that privacy.trust = "
                 "'server-trusted' shows everything; give trust = 'sum-only' or 'local'"
+            )
+        if not 0 <= self.drop_outs < 1:
+            raise UsageError(f"privacy.drop_outs = {self.drop_outs:g} must lie in [0, 1)")
+        if self.mode is Mode.AS_PRINTED and self.sampling is not Sampling.EXACTLY:
+            raise UsageError(
+                "privacy.mode = 'as-printed' draws exactly r clients, and accounts them as Poisson: give "
+                "privacy.sampling = 'exactly' with it, or mode = 'tight'"
+            )
+        if self.mode is Mode.AS_PRINTED and self.adversary is Against.SERVER:
+            raise UsageError(
+                "privacy.mode = 'as-printed' reproduces figures against outsiders; give privacy.against = "
+                "'outsiders' with it"
             )
         if self.sampling is Sampling.EXACTLY and self.cap is not None:
             raise UsageError("privacy.cap limits Poisson cohorts; with sampling 'exactly' leave it out")

@@ -8,20 +8,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.core.checks import count
+from sordino.core.errors import UsageError
 
 
 @dataclass(frozen=True)
 class TopK:
-    """Keeps the `k` coordinates of largest magnitude and sets the rest to 0 (004, Algorithm 3).
+    """Keeps the `share` of the coordinates that is largest in magnitude and sets the rest to 0 (004, Algorithm 3).
 
-    Post-processing when it follows the noise, which is where `chain` allows it. Ties go to the lower index.
+    Of d coordinates k = share·d, rounded, are kept. Post-processing when it follows the noise, which is where
+    `chain` allows it. Ties go to the lower index.
     """
 
-    k: int
+    share: float
 
     def __post_init__(self) -> None:
-        count("k", self.k, least=0)
+        if not 0 <= self.share <= 1:
+            raise UsageError(f"the kept share = {self.share:g} must lie in [0, 1]")
 
     @property
     def norm(self) -> float:
@@ -35,8 +37,7 @@ class TopK:
 
     def apply(self, vector: Tensor, draw: np.random.Generator, scale: float = 1.0) -> Tensor:
         """The sparsified vector, in place."""
-        if self.k >= vector.numel():
-            return vector
+        k = round(self.share * vector.numel())
         order = torch.argsort(vector.abs(), descending=True, stable=True)
-        vector[order[self.k :]] = 0
+        vector[order[k:]] = 0
         return vector

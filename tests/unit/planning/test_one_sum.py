@@ -89,7 +89,7 @@ def test_the_whole_curve_is_stated_and_falls(individual):
 def test_rates_of_the_papers_fmnist_setting():
     """z² = 0.625 and 0.54, 1.67, 3.80 % were measured for 6,000 clients in three groups of 2,000."""
     budgets = [Budget(e, 6000**-1.1) for e in (0.5, 1.5, 3.0)]
-    z, rates = individual_rates(budgets, [2000] * 3, rounds=50, cohort=120, accountant="pld")
+    z, rates = individual_rates(budgets, [2000] * 3, schedule=((50, 1.0),), cohort=120, accountant="pld")
     assert z**2 == pytest.approx(0.625, rel=0.02)
     assert [100 * rate for rate in rates] == pytest.approx([0.54, 1.67, 3.80], rel=0.02)
 
