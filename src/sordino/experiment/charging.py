@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from sordino.accounting.encoding import event_to_json
 from sordino.accounting.ledger import Cost, Ledger, Reservation
-from sordino.budgets import Population
+from sordino.budgets import Population, fixed
 from sordino.core.checks import probability
-from sordino.core.errors import BudgetError
+from sordino.core.errors import BudgetError, LedgerError, UsageError
 from sordino.core.relations import Relation
 from sordino.experiment.spending import Spending
-from sordino.planning import Against, Terms
+from sordino.planning import Against, Mode, Terms
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,11 @@ class Account:
         Enrols the population, at its whole budgets. A run that goes on keeps what it reserved: who could pay
         then is who the reservation charged.
         """
+        if terms.mode is Mode.AS_PRINTED and self.terms.url is not None:
+            raise UsageError(
+                "privacy.mode = 'as-printed' breaks the budgets that it is given, so it charges a ledger of its own: "
+                "leave ledger.url out, or give mode = 'tight'"
+            )
         planned = population.scaled(self.terms.share) if self.terms.share < 1 else population
         if self.terms.url is None or bool(np.isinf(population.epsilon).all()):
             return planned
@@ -103,13 +108,13 @@ class Account:
             )
         return replace(planned, eligible=population.eligible & able)
 
-    def charge(self, spending: Spending, population: Population) -> str:
+    def charge(self, spending: Spending) -> str:
         """Reserves the whole run, durably; returns the ledger's head. Refuses what a budget does not allow."""
         plan = spending.plan
         if not plan.private:
             return ""
         if self._ledger is None:
-            self._enrol(population, plan.terms)
+            self._enrol(spending.payers, plan.terms)
         assert self._ledger is not None
         costs = [
             Cost(
@@ -123,6 +128,7 @@ class Account:
                 },
             )
             for index, (stratum, guarantee) in enumerate(zip(plan.strata, spending.enforced, strict=True))
+            if plan.protects(index)
         ]
         receipt = self._ledger.reserve(
             Reservation(
@@ -143,10 +149,25 @@ class Account:
             self._ledger.record_round(self.run, round_)
 
     def finish(self, rounds: int) -> str:
-        """Closes the run in the ledger; returns the head that its statement carries."""
+        """Closes the run in the ledger; returns the head that its statement carries.
+
+        Asserts, from what the ledger itself says, that no client of the window is above its budget.
+        """
         if self._ledger is None or not self._reserved:
             return ""
+        self._assert_within_budgets(self._ledger)
         return self._ledger.finish(self.run, rounds)
+
+    def _assert_within_budgets(self, ledger: Ledger) -> None:
+        spent = ledger.spent(self.window)
+        rounding = 0.5 / fixed.UNITS  # amounts are whole units, their sums as floats nearly
+        over = spent.spent_epsilon + spent.open_epsilon > spent.epsilon + rounding
+        over |= spent.spent_delta + spent.open_delta > spent.delta + rounding
+        if over.any():
+            raise LedgerError(
+                f"{self.url}: client at position {int(np.flatnonzero(over)[0])} of window '{self.window}' and "
+                f"{int(over.sum()) - 1} others are above their budgets; the ledger cannot be trusted: verify it"
+            )
 
     def _enrol(self, population: Population, terms: Terms) -> None:
         """Opens the ledger and enters the clients who are not in it yet, at their whole budgets."""

@@ -107,7 +107,7 @@ def carry_out(
     spending = Spending.of(composed.plan, population)
     if folder is not None and not resumed:
         folder.start({**(files or {}), "run.json": as_json(_facts(options, account))})
-    head = account.charge(spending, population)
+    head = account.charge(spending)
     if folder is not None:
         folder.write_json("statement.json", spending.statement(composed, account.window, head).to_json())
     executor = executor_for(task, composed, streams, options.workers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from sordino.accounting.guarantee import Guarantee
 from sordino.accounting.statement import NOT_COVERED, Statement
-from sordino.budgets import Population
+from sordino.budgets import Population, fixed
 from sordino.core.errors import BudgetError
 from sordino.methods import Method
-from sordino.planning import Against, Plan, price
+from sordino.planning import Against, Mode, Plan, price
 
 UNPAID = ("update norms, clip factors and training losses", "realised cohorts")
 
@@ -32,7 +32,10 @@ class Spending:
 
     @classmethod
     def of(cls, plan: Plan, population: Population) -> Spending:
-        """Prices the plan; asserts once more, client by client, that no budget is exceeded."""
+        """Prices the plan; asserts once more, client by client, that no budget is exceeded.
+
+        In mode 'as-printed' budgets may be: the statement says by how much.
+        """
         spending = cls(plan, population, {against: price(plan, against) for against in Against})
         spent = spending.columns()["epsilon"]
         over = np.flatnonzero(spent > population.epsilon)
@@ -43,7 +46,7 @@ class Spending:
                 f"{len(over) - 1} others have budgets; choose a private method, or say that the clients are public "
                 "(epsilon = inf)"
             )
-        if len(over):
+        if len(over) and plan.terms.mode is not Mode.AS_PRINTED:
             client = int(over[0])
             raise BudgetError(
                 f"the plan costs client '{population.id_of(client)}' ε = {spent[client]:.4g} of its "
@@ -63,6 +66,32 @@ class Spending:
             epsilon[stratum.members] = guarantee.epsilon
             delta[stratum.members] = guarantee.delta
         return {"epsilon": epsilon, "delta": delta}
+
+    @property
+    def payers(self) -> Population:
+        """Who is charged: the population, each client who is asked for more than it allows at what it is asked.
+
+        That only happens in mode 'as-printed', whose ledger is its own: nobody's real account is touched.
+        """
+        if self.plan.terms.mode is not Mode.AS_PRINTED:
+            return self.population
+        asked = fixed.from_units(fixed.cost_units(self.columns()["epsilon"]))
+        return replace(self.population, epsilon=np.maximum(self.population.epsilon, asked))
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reproduction must say: which budgets it would have broken."""
+        if self.plan.terms.mode is not Mode.AS_PRINTED:
+            return ()
+        broken = "; ".join(
+            f"{stratum.name} {guarantee.epsilon:.4g} instead of {stratum.budget.epsilon:g}"
+            for stratum, guarantee in zip(self.plan.strata, self.enforced, strict=True)
+            if guarantee.epsilon > stratum.budget.epsilon
+        )
+        return (
+            "A reproduction: exactly r clients are drawn, and the noise is what Poisson cohorts would need, as "
+            f"printed. The owners' budgets would be exceeded: ε = {broken or 'none'}. The figures above are what "
+            "this run truly guarantees, and were charged to a ledger of its own",
+        )
 
     def by_group(self) -> dict[str, float | None]:
         """The largest ε charged in each budget group; None where nothing is guaranteed."""
@@ -86,12 +115,10 @@ class Spending:
 
     def statement(self, method: Method, window: str, head: str) -> Statement:
         """The privacy statement of a run under this plan."""
-        noisy = self.plan.phases[0].sums[0]
-        noise = f"noise multiplier {noisy.noise_multiplier(noisy.strata[0]):.4g}" if noisy.std else "no noise"
         return Statement(
             method=method.name,
             rounds=self.plan.rounds,
-            noise=noise,
+            noise=self._noise(),
             figures=tuple(
                 g for against in (Against.OUTSIDERS, Against.SERVER) for g in self.figures[against]
             ),
@@ -100,7 +127,20 @@ class Spending:
             not_covered=NOT_COVERED,
             window=window,
             ledger_head=head,
+            notes=(*method.notes, *self.notes()),
         )
+
+    def _noise(self) -> str:
+        """The noise multipliers, once if all groups have the same."""
+        plan = self.plan
+        first = plan.phases[0]
+        found = [first.sum_of(m).noise_multiplier(m) for m in range(len(plan.strata))]
+        if not plan.private:
+            return "no noise"
+        if max(found) - min(found) <= 1e-9 * max(found):
+            return f"noise multiplier {found[0]:.4g}"
+        said = ", ".join(f"{z:.4g} ({group.name})" for z, group in zip(found, plan.strata, strict=True))
+        return f"noise multipliers {said}"
 
     def write_csv(self, path: Path) -> None:
         """One row for each client: identity, group, declared size, budget and spend."""

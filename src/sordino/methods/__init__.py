@@ -4,5 +4,25 @@ from sordino.methods.base import Bulletin, Method, MethodOptions
 from sordino.methods.catalogue import METHODS, method_named
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
+from sordino.methods.gdpfed import GdpFed
+from sordino.methods.gdpfed_op import GdpFedOp
+from sordino.methods.gdpfed_plus import GdpFedPlus
+from sordino.methods.idp_fedavg import IdpFedAvg
+from sordino.methods.pfa import Pfa
+from sordino.methods.time_adaptive import TimeAdaptive
 
-__all__ = ["METHODS", "Bulletin", "DpFedAvg", "FedAvg", "Method", "MethodOptions", "method_named"]
+__all__ = [
+    "METHODS",
+    "Bulletin",
+    "DpFedAvg",
+    "FedAvg",
+    "GdpFed",
+    "GdpFedOp",
+    "GdpFedPlus",
+    "IdpFedAvg",
+    "Method",
+    "MethodOptions",
+    "Pfa",
+    "TimeAdaptive",
+    "method_named",
+]

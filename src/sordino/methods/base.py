@@ -37,7 +37,8 @@ class Method:
     `training` is what a client computes, `aggregation` makes one aggregate of the released sums, and `optimiser`
     a step of it. A method whose clients release scalars has a `bulletin` that says what becomes of them.
     `importance` weighs each client's update by a declared constant (its size over the mean size); it is
-    refused where there is noise, because it multiplies the sensitivity that was accounted.
+    refused where there is noise, because it multiplies the sensitivity that was accounted. `notes` are
+    sentences for the privacy statement: what the method assumes.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Method:
     aggregation: Aggregation = field(default_factory=WeightedSum)
     bulletin: Bulletin | None = None
     importance: NDArray[np.float32] | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.importance is not None and any(

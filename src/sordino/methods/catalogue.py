@@ -6,8 +6,17 @@ from sordino.core.errors import unknown
 from sordino.methods.base import MethodOptions
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
+from sordino.methods.gdpfed import GdpFed
+from sordino.methods.gdpfed_op import GdpFedOp
+from sordino.methods.gdpfed_plus import GdpFedPlus
+from sordino.methods.idp_fedavg import IdpFedAvg
+from sordino.methods.pfa import Pfa
+from sordino.methods.time_adaptive import TimeAdaptive
 
-METHODS: dict[str, type[MethodOptions]] = {options.name: options for options in (FedAvg, DpFedAvg)}
+METHODS: dict[str, type[MethodOptions]] = {
+    options.name: options
+    for options in (FedAvg, DpFedAvg, GdpFed, GdpFedOp, GdpFedPlus, IdpFedAvg, Pfa, TimeAdaptive)
+}
 
 
 def method_named(name: str) -> type[MethodOptions]:

@@ -250,6 +250,8 @@ def _box_optimum(costs: Vector, least: Vector, most: Vector) -> float:
     √(Σ c x²)/Σ x is quasi-convex, so its one stationary point x = clip(κ/c), κ = Σ c x²/Σ x, is the minimum.
     """
 
+    least = np.maximum(least, 1e-9 * most)  # a ratio of nothing to nothing has no minimum
+
     def at(kappa: float) -> Vector:
         return np.clip(kappa / costs, least**2, most**2)
 
