@@ -123,7 +123,7 @@ def from_runs(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:
     events = [part if count == 1 else dpa.SelfComposedDpEvent(part, count) for part, count in counts.items()]
     if not events:
         return dpa.NoOpDpEvent()
-    return events[0] if len(events) == 1 else dpa.ComposedDpEvent(tuple(events))  # hashable
+    return events[0] if len(events) == 1 else dpa.ComposedDpEvent(events)
 
 
 def charged(part: DpEvent, relation: Relation) -> DpEvent:

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from dp_accounting import DpEvent
 
+from sordino.accounting import events
 from sordino.accounting.accountants import Spend, accountant
 from sordino.accounting.guarantee import Guarantee
 from sordino.budgets import Budget
@@ -76,7 +77,7 @@ def _price(plan: Plan, stratum: int, against: Against) -> Guarantee:
     overflow = plan.overflow(stratum) if against is Against.OUTSIDERS else 0.0
     delta = accounted_delta(group.budget.delta) if overflow else group.budget.delta
     event, relation = plan.event(stratum, against), Relation(figure.relation)
-    spend, *curve = _spends(plan.terms.accountant, event, delta, relation)
+    spend, *curve = _spends(plan.terms.accountant, tuple(events.runs(event)), delta, relation)
     affordable = spend.epsilon <= group.budget.epsilon  # else the plan is refused for its ε
     if affordable and overflow * (1 + math.exp(min(spend.epsilon, 500.0))) > SLACK * group.budget.delta:
         raise UsageError(
@@ -93,9 +94,11 @@ def _price(plan: Plan, stratum: int, against: Against) -> Guarantee:
 
 
 @lru_cache(maxsize=1024)
-def _spends(name: str, event: DpEvent, delta: float, relation: Relation) -> tuple[Spend, ...]:
+def _spends(
+    name: str, runs: tuple[tuple[DpEvent, int], ...], delta: float, relation: Relation
+) -> tuple[Spend, ...]:
     """The accountant of record at δ and along the curve, asked once: a plan is priced to be checked and stated."""
-    return accountant(name).curve(event, (delta, *CURVE), relation)
+    return accountant(name).curve(events.from_runs(runs), (delta, *CURVE), relation)
 
 
 def _with_overflow(spends: Iterable[Spend], overflow: float) -> Iterator[tuple[float, float]]:
