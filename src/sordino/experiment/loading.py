@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,31 @@ from sordino.budgets import Population
 from sordino.core.streams import Streams
 from sordino.data import DataSet, Partition, deal, load
 from sordino.engine import Task
-from sordino.experiment.recipe import Recipe
+from sordino.experiment.recipe import Named, Recipe
 from sordino.models import build
 
 
-def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
+@dataclass(eq=False)
+class Shelf:
+    """Data sets that were loaded already, so that many runs on the same data read it once."""
+
+    held: list[tuple[Named, Path | None, DataSet]] = field(
+        default_factory=list[tuple[Named, Path | None, DataSet]]
+    )
+
+    def load(self, named: Named, data_dir: Path | None) -> DataSet:
+        """The data set of a recipe's [data]."""
+        for name, folder, data in self.held:
+            if (name, folder) == (named, data_dir):
+                return data
+        data = load(named.name, data_dir, **named.options)
+        self.held.append((named, data_dir, data))
+        return data
+
+
+def load_task(recipe: Recipe, data_dir: Path | None = None, shelf: Shelf | None = None) -> Task:
     """The data, dealt to clients, and the model of a recipe."""
-    data = load(recipe.data.name, data_dir, **recipe.data.options)
+    data = (shelf or Shelf()).load(recipe.data, data_dir)
     return task(
         data,
         partition=recipe.clients.name,

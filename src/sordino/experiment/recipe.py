@@ -71,7 +71,7 @@ class Recipe:
                 toml.override(table, setting)
             if seed is not None:
                 table["seed"] = seed
-            _anchor(table, path.resolve().parent)
+            anchor(table, path.resolve().parent)
             return cls.of(table, str(path))
 
     @classmethod
@@ -119,14 +119,16 @@ class Recipe:
         }
 
 
-PATHS = (("data", "path"), ("data", "test"), ("budgets", "file"))
+PATHS = (("data", "path"), ("data", "test"), ("budgets", "file"), ("method", "clip_norm", "run"))
 """Keys that name files: relative ones are relative to the recipe."""
 
 
-def _anchor(table: Table, folder: Path) -> None:
+def anchor(table: Table, folder: Path) -> None:
     """Makes the recipe's file names absolute, so that a run can be resumed from anywhere."""
-    for section, key in PATHS:
-        held = table.get(section)
+    for *sections, key in PATHS:
+        held: Any = table
+        for section in sections:
+            held = held.get(section) if isinstance(held, dict) else None
         if isinstance(held, dict) and isinstance(held.get(key), str):
             held[key] = str(folder / held[key])
 

@@ -84,18 +84,19 @@ class Result:
 
 def columns(lines: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Round records as columns, nested tables with dots in their names; a value that is absent is None."""
-    flat = [_flat(line, "") for line in lines]
+    rows = [flat(line) for line in lines]
     names: dict[str, None] = {}
-    for line in flat:
+    for line in rows:
         names.update(dict.fromkeys(line))
-    return {name: [line.get(name) for line in flat] for name in names}
+    return {name: [line.get(name) for line in rows] for name in names}
 
 
-def _flat(line: dict[str, Any], prefix: str) -> dict[str, Any]:
+def flat(line: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested table as one level, with dots in the names."""
     found: dict[str, Any] = {}
     for key, value in line.items():
         if isinstance(value, dict):
-            found.update(_flat(value, f"{prefix}{key}."))
+            found.update(flat(value, f"{prefix}{key}."))
         else:
             found[prefix + key] = value
     return found

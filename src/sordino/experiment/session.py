@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sordino.core.errors import said_of
@@ -11,7 +11,7 @@ from sordino.data import manifest
 from sordino.experiment import toml
 from sordino.experiment.charging import Account
 from sordino.experiment.folder import RunFolder
-from sordino.experiment.loading import load_population, load_task
+from sordino.experiment.loading import Shelf, load_population, load_task
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.result import Result
 from sordino.experiment.run import Options, Progress, carry_out, no_progress
@@ -20,11 +20,12 @@ from sordino.experiment.run import Options, Progress, carry_out, no_progress
 @dataclass(frozen=True)
 class Means:
     """What a run works with, none of which changes its result: where data is, how many processes (0: one for
-    each core), and the display."""
+    each core), the display, and the data sets that earlier runs left loaded."""
 
     data_dir: Path | None = None
     workers: int = 0
     progress: Progress = no_progress
+    shelf: Shelf = field(default_factory=Shelf)
 
 
 def run_recipe(recipe: Recipe, out: Path, means: Means | None = None) -> Result:
@@ -43,7 +44,7 @@ def resume_recipe(path: Path, means: Means | None = None) -> Result:
 
 def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result:
     with said_of(recipe.source):
-        task = load_task(recipe, means.data_dir)
+        task = load_task(recipe, means.data_dir, means.shelf)
         population = load_population(recipe, task)
     settings = recipe.settings
     options = Options(settings.name, settings.seed, settings.evaluate_every, means.workers, means.progress)

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from sordino.core.errors import UsageError
+from sordino.core.errors import UsageError, said_of
 
 Table = dict[str, Any]
 
@@ -35,15 +35,25 @@ def override(table: Table, setting: str) -> None:
     path, separator, text = setting.partition("=")
     if not separator or not path.strip():
         raise UsageError(f"--set {setting}: give key=value, such as method.rounds=20")
+    with said_of(f"--set {setting}"):
+        put(table, path.strip(), value_of(text))
+
+
+def value_of(text: str) -> Any:
+    """What somebody typed: a TOML value, or else the text itself."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text
-    *parents, last = path.strip().split(".")
+        return text
+
+
+def put(table: Table, path: str, value: Any) -> None:
+    """Sets `key.path` in place; tables on the way are made."""
+    *parents, last = path.split(".")
     for parent in parents:
         inner = table.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise UsageError(f"--set {setting}: '{parent}' is a value, not a table")
+            raise UsageError(f"'{parent}' is a value, not a table")
         table = inner
     table[last] = value
 
@@ -59,7 +69,7 @@ def _write(table: Table, path: tuple[str, ...], lines: list[str]) -> None:
     scalars = {key: value for key, value in table.items() if not isinstance(value, dict)}
     if path and (scalars or not table):
         lines.extend(["", f"[{'.'.join(_key(part) for part in path)}]"])
-    lines.extend(f"{_key(key)} = {_value(value)}" for key, value in scalars.items())
+    lines.extend(f"{_key(key)} = {said(value)}" for key, value in scalars.items())
     for key, value in table.items():
         if isinstance(value, dict):
             _write(value, (*path, key), lines)
@@ -75,7 +85,8 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _value(value: Any) -> str:
+def said(value: Any) -> str:
+    """One value as TOML."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -86,8 +97,8 @@ def _value(value: Any) -> str:
         case int() | float():
             return repr(value)
         case list() | tuple():
-            return f"[{', '.join(_value(item) for item in value)}]"
+            return f"[{', '.join(said(item) for item in value)}]"
         case dict():
-            return f"{{ {', '.join(f'{_key(k)} = {_value(v)}' for k, v in value.items())} }}"
+            return f"{{ {', '.join(f'{_key(k)} = {said(v)}' for k, v in value.items())} }}"
         case _:
             raise UsageError(f"{value!r} cannot stand in a recipe; use text, numbers, lists and tables")

@@ -1,0 +1,125 @@
+"""Pictures of tables: figures beside the paper's, and curves over the rounds.
+
+Colours that colour-blind readers tell apart (Okabe and Ito), things named where they are instead of in a legend,
+and a background of its own, so that a picture reads on light and on dark pages.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from sordino.experiment.folder import RunFolder
+
+if TYPE_CHECKING:
+    from sordino.experiment.reproduce import Outcome, Value
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
+PAPER = "#333333"
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "axes.facecolor": "#FFFFFF",
+    "figure.facecolor": "#FFFFFF",
+    "svg.hashsalt": "sordino",
+}
+
+
+def draw(outcome: Outcome) -> bytes:
+    """The picture that the table asks for, as SVG; the same bytes for the same figures."""
+    kinds = {"dots": _dots, "lines": _lines}
+    with mpl.rc_context(STYLE):
+        figure = kinds[outcome.plot.table.picture](outcome)
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
+
+
+def _dots(outcome: Outcome) -> Figure:
+    """A line for each cell: ours as a dot with its spread, the paper's figure as a diamond. Drops have a panel
+    of their own."""
+    plain = [value for value in outcome.values if value.column.drop_from is None]
+    drops = [value for value in outcome.values if value.column.drop_from is not None]
+    parts = [part for part in (plain, drops) if part]
+    figure = Figure(figsize=(8.4, 1.0 + 0.34 * len(outcome.values) + 0.3 * len(parts)), layout="constrained")
+    heights = [len(part) for part in parts]
+    panels: Any = figure.subplots(len(parts), 1, squeeze=False, height_ratios=heights)
+    colour = _colours(outcome)
+    for axes, part in zip(panels[:, 0], parts, strict=True):
+        for place, value in enumerate(part):
+            _dot(axes, place, value, outcome, colour[value.column.name])
+        axes.set_yticks(range(len(part)), [f"{value.row.name} · {value.column.name}" for value in part])
+        axes.set_ylim(len(part) - 0.5, -0.5)
+        axes.grid(axis="x", color="#DDDDDD")
+        axes.set_axisbelow(True)
+        axes.set_xlabel(_unit(outcome) if part is plain else f"drop of {_unit(outcome)}")
+    figure.suptitle(f"● ours ± spread over seeds   ◇ {outcome.plot.table.source}", fontsize=10, x=0.5)
+    return figure
+
+
+def _dot(axes: Any, place: int, value: Value, outcome: Outcome, colour: str) -> None:
+    mean, spread = value.ours.mean * outcome.scale, (value.ours.spread or 0) * outcome.scale
+    axes.errorbar(mean, place, xerr=spread, fmt="o", color=colour, capsize=3, markersize=6)
+    if value.paper is not None:
+        axes.plot(value.paper, place, "D", markerfacecolor="none", markeredgecolor=PAPER, markersize=7)
+    said = f"{value.ours.text(outcome.scale, outcome.digits)}   ε {value.cost}"
+    axes.annotate(said, (1.02, place), xycoords=("axes fraction", "data"), va="center", color=colour)
+
+
+def _lines(outcome: Outcome) -> Figure:
+    """A panel for each row: test accuracy over the rounds, the mean of the seeds and their range."""
+    rows = [row for row in outcome.plot.table.rows if any(value.row is row for value in outcome.values)]
+    figure = Figure(figsize=(8.4, 2.9 * len(rows)), layout="constrained")
+    panels: Any = figure.subplots(len(rows), 1, squeeze=False)
+    colour = _colours(outcome)
+    for axes, row in zip(panels[:, 0], rows, strict=True):
+        ends: list[tuple[float, str, str]] = []
+        for value in (value for value in outcome.values if value.row is row):
+            name = value.column.name
+            curves = [_curve(cell.folder, outcome) for cell in outcome.plot.runs[row.name, name]]
+            rounds, heights = curves[0][0], np.array([curve[1] for curve in curves])
+            axes.plot(rounds, heights.mean(axis=0), color=colour[name], linewidth=2)
+            axes.fill_between(
+                rounds, heights.min(axis=0), heights.max(axis=0), color=colour[name], alpha=0.18, linewidth=0
+            )
+            last = float(heights[:, -1].mean())
+            ends.append((last, f"{last:.{outcome.digits}f}  {name}, ε {value.cost}", colour[name]))
+        _name_ends(axes, ends)
+        axes.set_title(row.name, loc="left", fontsize=10)
+        axes.set_ylabel(_unit(outcome))
+    panels[-1, 0].set_xlabel("round")
+    return figure
+
+
+def _name_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:
+    """Names lines at their ends, one below the other where they would overlap."""
+    low, high = axes.get_ylim()
+    gap = (high - low) * 0.085
+    place = float("inf")
+    for height, text, colour in sorted(ends, reverse=True):
+        place = min(height, place - gap)
+        axes.annotate(text, (1.01, place), xycoords=("axes fraction", "data"), va="center", color=colour)
+
+
+def _curve(folder: Any, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
+    metric = outcome.plot.table.metric
+    found = [line for line in RunFolder(folder).lines() if line.get(metric) is not None]
+    heights = np.array([line[metric] for line in found], dtype=float) * outcome.scale
+    return np.array([line["round"] for line in found]), heights
+
+
+def _colours(outcome: Outcome) -> dict[str, str]:
+    names = [column.name for column in outcome.plot.table.columns]
+    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+
+
+def _unit(outcome: Outcome) -> str:
+    metric = outcome.plot.table.metric.replace("_", " ")
+    return f"test {metric}, %" if outcome.scale == 100 else f"test {metric}"
