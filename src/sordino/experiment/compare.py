@@ -148,7 +148,11 @@ class Comparison:
     def _short(self, key: str) -> str:
         """The last word of a key, where that tells it apart."""
         last = key.rpartition(".")[2]
-        return last if last != "name" and [other.rpartition(".")[2] for other in self.keys].count(last) == 1 else key
+        return (
+            last
+            if last != "name" and [other.rpartition(".")[2] for other in self.keys].count(last) == 1
+            else key
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What the reader of the table must know."""
@@ -158,7 +162,7 @@ class Comparison:
             found.append("Mean ± sample standard deviation over the runs, ε the largest among them.")
         if len(self.kinds) > 1:
             private = any(kind.private for kind in self.kinds)
-            found.append(f"Bold: the best{' of those that guarantee something' if private else ''}.")
+            found.append(f"Marked: the best{' of those that guarantee something' if private else ''}.")
         if self.unfinished:
             found.append(f"Left out: {self.unfinished} runs that are not finished.")
         if self.repeated:
@@ -211,15 +215,17 @@ def compare(paths: Sequence[Path], by: Sequence[str] = ()) -> Comparison:
     return Comparison(
         keys,
         tuple(groups),
-        tuple(Kind(tuple(_label(held[0].keys.get(key)) for key in keys), tuple(held)) for held in kinds.values()),
+        tuple(
+            Kind(tuple(_label(held[0].keys.get(key)) for key in keys), tuple(held)) for held in kinds.values()
+        ),
         len(folders) - len(finished),
         len(finished) - len(runs),
     )
 
 
 def _same(run: Run) -> dict[str, Any]:
-    """What makes two runs one and the same: their keys, names aside, and the model that came out."""
-    keys = {key: value for key, value in run.keys.items() if key != "name"}
+    """What makes two runs one and the same: the keys that matter, the seed, and the model that came out."""
+    keys = {key: value for key, value in run.keys.items() if key == "seed" or key not in NOT_TELLING}
     return {**keys, "model": run.summary["model_sha256"]}
 
 

@@ -36,6 +36,8 @@ class Axis:
             raise UsageError(f"--grid {text}: give key=a,b,c, such as method.clip_norm=0.1,0.3,1.0")
         if key == "seed":
             raise UsageError("--grid seed=…: give --seeds N, for N seeds from the recipe's on")
+        if key == "name":
+            raise UsageError("--grid name=…: a sweep names its runs itself, after what it varies")
         try:
             values: list[Any] = tomllib.loads(f"values = [{listed}]")["values"]
         except tomllib.TOMLDecodeError:

@@ -19,7 +19,7 @@ TEX = {
 @dataclass(frozen=True)
 class TextTable:
     """A header, rows, and remarks below. The first `labels` columns are names and the others figures; rows in
-    `best` are marked."""
+    `best` are marked: bold, and on a terminal with a star."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -61,10 +61,12 @@ class TextTable:
         return " & ".join(rf"\textbf{{{cell}}}" if bold and cell else cell for cell in cells) + r" \\"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = RichTable(show_edge=False, pad_edge=False)
+        table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
         for place, name in enumerate(self.header):
-            table.add_column(name, justify="left" if place < self.labels else "right")
-        for place, row in enumerate(self.rows):
-            table.add_row(*row, style="bold" if place in self.best else None)
+            label = place < self.labels
+            table.add_column(name, justify="left" if label else "right", no_wrap=not label)
+        for place, (first, *rest) in enumerate(self.rows):
+            best = place in self.best
+            table.add_row(f"* {first}" if best else first, *rest, style="bold" if best else None)
         yield table
         yield from self.notes
