@@ -29,7 +29,7 @@ from sordino.experiment.populations import Budgets
 from sordino.experiment.recipe import OPTIMISERS, SECTIONS, Recipe, Settings
 from sordino.methods import METHODS
 from sordino.models import models
-from sordino.training import LocalSgd
+from sordino.training import DpSgdOptions, LocalSgd
 
 PACKAGES = (
     "budgets",
@@ -110,7 +110,7 @@ def recipe() -> str:
         "budgets": lambda: _table("budgets", Budgets),
         "model": lambda: _entries("model", "name", models(), ("input_shape", "classes")),
         "method": _methods,
-        "training": lambda: _table("training", LocalSgd),
+        "training": _trainings,
         "server": _optimisers,
     }
     for kind in METHODS.values():
@@ -126,6 +126,18 @@ def recipe() -> str:
         "of another type. `[data]` and `[method]` are required.\n\n## At the top\n\n" + _keys(Settings)
     )
     return "\n".join([top, *(f"## [{section}]\n\n{written[section]()}" for section in SECTIONS)])
+
+
+def _trainings() -> str:
+    """The keys of both kinds of local training, each with the methods that take it."""
+    parts: list[str] = []
+    for options in (LocalSgd, DpSgdOptions):
+        takers = [
+            name for name, kind in METHODS.items() if typing.get_type_hints(kind)["training"] is options
+        ]
+        named = ", ".join(f"`{name}`" for name in takers)
+        parts.append(f"### {named}\n\n{_table('training', options)}")
+    return "\n".join(parts)
 
 
 def _entries(section: str, key: str, makers: dict[str, Callable[..., Any]], given: tuple[str, ...]) -> str:

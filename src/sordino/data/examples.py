@@ -151,7 +151,8 @@ class DataSet:
     `owner` is the natural client of each training example, as an index into `owner_names` (None if the set
     has no natural clients). The test examples belong to nobody: no budget covers them, so figures computed
     on them are only safe to show if they are public. `features` and `class_names` name the columns of a
-    table and its classes.
+    table and its classes. `unit` is a number for whom each training example is about (a patient), where a column
+    says so.
     """
 
     name: str
@@ -161,6 +162,7 @@ class DataSet:
     owner_names: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
+    unit: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not len(self.train) or not len(self.test):
@@ -168,5 +170,7 @@ class DataSet:
                 f"{self.name}: {len(self.train)} training and {len(self.test)} test examples; "
                 "both sets need one or more"
             )
+        if self.unit is not None and len(self.unit) != len(self.train):
+            raise UsageError(f"{self.name}: {len(self.unit)} units for {len(self.train)} training examples")
         if self.owner is not None and len(self.owner) != len(self.train):
             raise UsageError(f"{self.name}: {len(self.owner)} owners for {len(self.train)} training examples")

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sordino.budgets import Unit
 from sordino.core.streams import Streams
 from sordino.engine.task import Task
 from sordino.methods import Method
@@ -111,7 +112,9 @@ class ChunkRunner:
         keys = (order.round, client, copy)
         self.model.load(order.theta)
         torch.default_generator.manual_seed(self.streams.integer("module", *keys))  # for dropout
-        return Visit(order.round, client, self.streams.generator("client", *keys), copy, order.public)
+        units = self.task.units(client) if self.method.plan.unit is Unit.COLUMN else None
+        draw = self.streams.generator("client", *keys)
+        return Visit(order.round, client, draw, copy, order.public, units)
 
     def _importance(self, client: int) -> float:
         weights = self.method.importance

@@ -52,6 +52,11 @@ class Task:
         """The declared number of examples of each client."""
         return self.partition.sizes
 
+    @property
+    def unit_counts(self) -> np.ndarray:
+        """The declared number of units of each client: of different values in the data's unit column."""
+        return np.array([len(torch.unique(self.units(client))) for client in range(self.clients)])
+
     def initial(self) -> Tensor:
         """The parameters that every run starts from, as a new flat vector."""
         return self.layout.flatten(dict(self.module.named_parameters())).to(self.device)
@@ -64,3 +69,12 @@ class Task:
         """One client's inputs and labels, as the model reads them."""
         held = self.data.train.take(self.partition.indices(client))
         return held.inputs().to(self.device), held.y.to(self.device)
+
+    def units(self, client: int) -> Tensor:
+        """The unit (a patient) of each of one client's examples, as the data's unit column says."""
+        if self.data.unit is None:
+            raise UsageError(
+                f"data set '{self.data.name}' has no column that names units; name it (table: unit = 'patient'), or "
+                "protect single records (budgets.unit = 'record')"
+            )
+        return torch.from_numpy(self.data.unit[self.partition.indices(client)])

@@ -12,9 +12,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.accounting.encoding import event_to_json
 from sordino.accounting.ledger import Cost, Ledger, Reservation
-from sordino.budgets import Population, fixed
+from sordino.budgets import Population, Unit, fixed
 from sordino.core.checks import probability
 from sordino.core.errors import BudgetError, LedgerError, UsageError
 from sordino.core.relations import Relation
@@ -96,7 +95,7 @@ class Account:
         able = self._charged() if resumed else None
         if able is None:
             able = self._able(planned)
-        poor = population.eligible & ~able
+        poor = population.eligible & ~able & np.isfinite(population.epsilon)
         if not poor.any():
             return planned
         if self.terms.on_refusal == "stop" or not (population.eligible & able).any():
@@ -118,17 +117,17 @@ class Account:
         assert self._ledger is not None
         costs = [
             Cost(
-                guarantee.epsilon,
-                guarantee.delta,
-                self._at(stratum.members),
+                charge.epsilon[finite],
+                charge.delta[finite],
+                self._at(charge.clients[finite]),
                 {
-                    "against": guarantee.against,
-                    "accountant": guarantee.accountant,
-                    "event": event_to_json(plan.event(index, plan.terms.adversary)),
+                    "against": str(plan.terms.adversary),
+                    "accountant": plan.terms.accountant,
+                    "event": charge.evidence,
                 },
             )
-            for index, (stratum, guarantee) in enumerate(zip(plan.strata, spending.enforced, strict=True))
-            if plan.protects(index)
+            for charge in spending.enforced.charges
+            if (finite := np.isfinite(charge.epsilon)).any()
         ]
         receipt = self._ledger.reserve(
             Reservation(
@@ -137,7 +136,7 @@ class Account:
                 costs,
                 rounds=plan.rounds,
                 unit=plan.unit,
-                relation=Relation(spending.enforced[0].relation),
+                relation=Relation(spending.enforced.guarantees[0].relation),
             )
         )
         self._reserved = not receipt.finished
@@ -172,7 +171,9 @@ class Account:
     def _enrol(self, population: Population, terms: Terms) -> None:
         """Opens the ledger and enters the clients who are not in it yet, at their whole budgets."""
         self._ledger = Ledger.open(self.url)
-        relation = Relation.ADD_REMOVE if terms.adversary is Against.OUTSIDERS else Relation.ZERO_OUT
+        relation = Relation.ADD_REMOVE
+        if population.unit is Unit.CLIENT and terms.adversary is Against.SERVER:
+            relation = Relation.ZERO_OUT
         self._positions = self._ledger.enrol(self.window, population, relation=relation).positions
 
     def _at(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:

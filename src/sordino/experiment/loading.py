@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from sordino.budgets import Population
+from sordino.budgets import Population, Unit
 from sordino.core.streams import Streams
 from sordino.data import DataSet, Partition, deal, load
 from sordino.engine import Task
@@ -80,7 +80,8 @@ def task(
 
 def load_population(recipe: Recipe, task: Task) -> Population:
     """The budgets of a recipe, one for each client of the task."""
-    return recipe.budgets.population(task.sizes, client_ids(task), Streams(recipe.settings.seed))
+    sizes = task.unit_counts if recipe.budgets.unit is Unit.COLUMN else task.sizes
+    return recipe.budgets.population(sizes, client_ids(task), Streams(recipe.settings.seed))
 
 
 def client_ids(task: Task) -> np.ndarray | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sordino.budgets import Population
+from sordino.budgets import Population, Unit
 from sordino.budgets.distributions import BoundedPareto, GaussianMixture, Groups, Uniform
 from sordino.budgets.groups import by_least_waste
 from sordino.core.checks import count, positive
@@ -29,9 +29,12 @@ class Group:
 class Budgets:
     """One of: `epsilon` for all, `groups` in a ratio, a distribution, or a `file` with a row for each client.
 
-    `delta` None means n^−1.1 for n clients. `tiers` groups the budgets into that many, each at its smallest ε.
+    `unit` is what a budget is for: a whole `client`, each `record` of a client, or, of a `column`, all records of a
+    client with one value (a patient). `delta` None means n^−1.1 for n clients. `tiers` groups the budgets into that
+    many, each at its smallest ε.
     """
 
+    unit: Unit = Unit.CLIENT
     delta: float | None = None
     epsilon: float | None = None
     groups: tuple[Group, ...] = ()
@@ -60,7 +63,7 @@ class Budgets:
     def population(self, sizes: np.ndarray, ids: np.ndarray | None, streams: Streams) -> Population:
         """The budgets of clients with these declared sizes; nothing said means public (no budget)."""
         if self.file is not None:
-            return _from_file(Path(self.file), sizes, ids)
+            return _from_file(Path(self.file), sizes, ids, self.unit)
         n = len(sizes)
         draw = streams.generator("budgets")
         codes: np.ndarray | None = None
@@ -73,7 +76,9 @@ class Budgets:
         else:
             epsilon = np.full(n, np.inf if self.epsilon is None else self.epsilon)
         delta = float(n) ** -1.1 if self.delta is None else self.delta
-        population = Population.of(epsilon=epsilon, delta=min(delta, 0.5), sizes=sizes, ids=ids)
+        population = Population.of(
+            epsilon=epsilon, delta=min(delta, 0.5), sizes=sizes, ids=ids, unit=self.unit
+        )
         if codes is not None:
             population = population.regrouped(codes, [group.name for group in self.groups])
         return by_least_waste(population, self.tiers).levelled() if self.tiers else population
@@ -82,9 +87,10 @@ class Budgets:
 SOURCES = ("epsilon", "groups", "uniform", "mixture", "pareto", "file")
 
 
-def _from_file(path: Path, sizes: np.ndarray, ids: np.ndarray | None) -> Population:
+def _from_file(path: Path, sizes: np.ndarray, ids: np.ndarray | None, unit: Unit) -> Population:
     """The rows of a file in the order of the clients that hold data; each client needs its row."""
-    table = Population.from_parquet(path) if path.suffix == ".parquet" else Population.from_csv(path)
+    read = Population.from_parquet if path.suffix == ".parquet" else Population.from_csv
+    table = read(path, unit=unit)
     if ids is None:
         if len(table) != len(sizes):
             raise UsageError(f"{path}: has {len(table)} rows for {len(sizes)} clients; give one for each")

@@ -7,6 +7,7 @@ hand it their other keys.
 from __future__ import annotations
 
 import dataclasses
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,6 @@ from sordino.experiment.charging import LedgerTerms
 from sordino.experiment.parse import build, convert, plain
 from sordino.experiment.populations import Budgets
 from sordino.methods import MethodOptions, method_named
-from sordino.planning import Terms
-from sordino.training import LocalSgd
 
 Table = dict[str, Any]
 OPTIMISERS: dict[str, type[Optimiser]] = {"sgd": Sgd, "adam": Adam}
@@ -148,11 +147,17 @@ def _method(table: Table) -> MethodOptions:
         raise UsageError("method.name is missing; `sordino methods` lists them")
     kind = method_named(convert(str, name, "method.name"))
     known = {f.name for f in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind)
     parts: Table = {}
-    for section, reader in (("training", _training), ("server", _server), ("privacy", _privacy)):
+    for section in ("training", "server", "privacy"):
         if section in known:
             if section in table:
-                parts[section] = reader(dict(table[section]))
+                held = dict(table[section])
+                if section == "privacy":  # what is left out is as the method has it
+                    held = {**plain(kind().privacy), **held}
+                parts[section] = (
+                    _server(held) if section == "server" else build(hints[section], held, section)
+                )
         elif section in table:
             raise UsageError(f"method '{name}' takes no section [{section}]")
     fields = {key: value for key, value in options.items() if key not in SECTIONS}
@@ -163,16 +168,8 @@ def _method(table: Table) -> MethodOptions:
     return dataclasses.replace(simple, **parts)
 
 
-def _training(table: Table) -> LocalSgd:
-    return build(LocalSgd, table, "training")
-
-
 def _server(table: Table) -> Optimiser:
     name = table.pop("optimiser", "sgd")
     if name not in OPTIMISERS:
         raise unknown("server.optimiser", str(name), OPTIMISERS)
     return build(OPTIMISERS[name], table, "server")
-
-
-def _privacy(table: Table) -> Terms:
-    return build(Terms, table, "privacy")

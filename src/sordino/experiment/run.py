@@ -104,6 +104,12 @@ def carry_out(
     resumed = folder is not None and folder.started
     streams = Streams(options.seed)
     composed = method.compose(account.allowance(population, method.privacy, resumed=resumed), streams)
+    if composed.plan.private and composed.plan.unit is not population.unit:
+        raise UsageError(
+            f"method '{composed.name}' protects the unit '{composed.plan.unit}', and the budgets are for "
+            f"'{population.unit}': write unit = '{composed.plan.unit}' under [budgets] if that is what they "
+            "allow, or choose another method"
+        )
     spending = Spending.of(composed.plan, population)
     if folder is not None and not resumed:
         folder.start({**(files or {}), "run.json": as_json(_facts(options, account))})

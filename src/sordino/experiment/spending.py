@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from sordino.accounting.guarantee import Guarantee
 from sordino.accounting.statement import NOT_COVERED, Statement
 from sordino.budgets import Population, fixed
 from sordino.core.errors import BudgetError
 from sordino.methods import Method
-from sordino.planning import Against, Mode, Plan, price
+from sordino.planning import Against, Bill, Mode, Plan, bill
 
 UNPAID = ("update norms, clip factors and training losses", "realised cohorts")
 
@@ -28,7 +27,7 @@ class Spending:
 
     plan: Plan
     population: Population
-    figures: dict[Against, tuple[Guarantee, ...]]
+    bills: dict[Against, Bill]
 
     @classmethod
     def of(cls, plan: Plan, population: Population) -> Spending:
@@ -36,7 +35,7 @@ class Spending:
 
         In mode 'as-printed' budgets may be: the statement says by how much.
         """
-        spending = cls(plan, population, {against: price(plan, against) for against in Against})
+        spending = cls(plan, population, {against: bill(plan, against) for against in Against})
         spent = spending.columns()["epsilon"]
         over = np.flatnonzero(spent > population.epsilon)
         if len(over) and not plan.private:
@@ -55,16 +54,16 @@ class Spending:
         return spending
 
     @property
-    def enforced(self) -> tuple[Guarantee, ...]:
-        """The guarantees against the adversary whom the budgets are enforced against."""
-        return self.figures[self.plan.terms.adversary]
+    def enforced(self) -> Bill:
+        """The bill against the adversary whom the budgets are enforced against."""
+        return self.bills[self.plan.terms.adversary]
 
     def columns(self) -> dict[str, NDArray[np.float64]]:
         """ε and δ charged to each client: 0 for those who cannot be drawn."""
         epsilon, delta = np.zeros(len(self.population)), np.zeros(len(self.population))
-        for stratum, guarantee in zip(self.plan.strata, self.enforced, strict=True):
-            epsilon[stratum.members] = guarantee.epsilon
-            delta[stratum.members] = guarantee.delta
+        for charge in self.enforced.charges:
+            epsilon[charge.clients] = charge.epsilon
+            delta[charge.clients] = charge.delta
         return {"epsilon": epsilon, "delta": delta}
 
     @property
@@ -84,7 +83,7 @@ class Spending:
             return ()
         broken = "; ".join(
             f"{stratum.name} {guarantee.epsilon:.4g} instead of {stratum.budget.epsilon:g}"
-            for stratum, guarantee in zip(self.plan.strata, self.enforced, strict=True)
+            for stratum, guarantee in zip(self.plan.strata, self.enforced.guarantees, strict=True)
             if guarantee.epsilon > stratum.budget.epsilon
         )
         return (
@@ -109,7 +108,7 @@ class Spending:
         return {
             "epsilon_max": max(known) if len(known) == len(groups) else None,
             "epsilon_by_group": groups,
-            "delta": max(guarantee.delta for guarantee in self.enforced),
+            "delta": max(guarantee.delta for guarantee in self.enforced.guarantees),
             "against": str(self.plan.terms.adversary),
         }
 
@@ -118,29 +117,17 @@ class Spending:
         return Statement(
             method=method.name,
             rounds=self.plan.rounds,
-            noise=self._noise(),
+            noise=self.plan.describe_noise(),
             figures=tuple(
-                g for against in (Against.OUTSIDERS, Against.SERVER) for g in self.figures[against]
+                g for against in (Against.OUTSIDERS, Against.SERVER) for g in self.bills[against].guarantees
             ),
             enforced=str(self.plan.terms.adversary),
             unpaid=UNPAID,
-            not_covered=NOT_COVERED,
+            not_covered=(*NOT_COVERED, *self.plan.not_covered),
             window=window,
             ledger_head=head,
             notes=(*method.notes, *self.notes()),
         )
-
-    def _noise(self) -> str:
-        """The noise multipliers, once if all groups have the same."""
-        plan = self.plan
-        first = plan.phases[0]
-        found = [first.sum_of(m).noise_multiplier(m) for m in range(len(plan.strata))]
-        if not plan.private:
-            return "no noise"
-        if max(found) - min(found) <= 1e-9 * max(found):
-            return f"noise multiplier {found[0]:.4g}"
-        said = ", ".join(f"{z:.4g} ({group.name})" for z, group in zip(found, plan.strata, strict=True))
-        return f"noise multipliers {said}"
 
     def write_csv(self, path: Path) -> None:
         """One row for each client: identity, group, declared size, budget and spend."""

@@ -4,11 +4,14 @@ from sordino.methods.base import Bulletin, Method, MethodOptions
 from sordino.methods.catalogue import METHODS, method_named
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
+from sordino.methods.fedfair import FedFair
+from sordino.methods.fedfdp import FedFdp
 from sordino.methods.gdpfed import GdpFed
 from sordino.methods.gdpfed_op import GdpFedOp
 from sordino.methods.gdpfed_plus import GdpFedPlus
 from sordino.methods.idp_fedavg import IdpFedAvg
 from sordino.methods.pfa import Pfa
+from sordino.methods.record_dp_fedavg import RecordDpFedAvg
 from sordino.methods.time_adaptive import TimeAdaptive
 
 __all__ = [
@@ -16,6 +19,8 @@ __all__ = [
     "Bulletin",
     "DpFedAvg",
     "FedAvg",
+    "FedFair",
+    "FedFdp",
     "GdpFed",
     "GdpFedOp",
     "GdpFedPlus",
@@ -23,6 +28,7 @@ __all__ = [
     "Method",
     "MethodOptions",
     "Pfa",
+    "RecordDpFedAvg",
     "TimeAdaptive",
     "method_named",
 ]

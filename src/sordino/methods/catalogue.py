@@ -6,16 +6,31 @@ from sordino.core.errors import unknown
 from sordino.methods.base import MethodOptions
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
+from sordino.methods.fedfair import FedFair
+from sordino.methods.fedfdp import FedFdp
 from sordino.methods.gdpfed import GdpFed
 from sordino.methods.gdpfed_op import GdpFedOp
 from sordino.methods.gdpfed_plus import GdpFedPlus
 from sordino.methods.idp_fedavg import IdpFedAvg
 from sordino.methods.pfa import Pfa
+from sordino.methods.record_dp_fedavg import RecordDpFedAvg
 from sordino.methods.time_adaptive import TimeAdaptive
 
 METHODS: dict[str, type[MethodOptions]] = {
     options.name: options
-    for options in (FedAvg, DpFedAvg, GdpFed, GdpFedOp, GdpFedPlus, IdpFedAvg, Pfa, TimeAdaptive)
+    for options in (
+        FedAvg,
+        DpFedAvg,
+        GdpFed,
+        GdpFedOp,
+        GdpFedPlus,
+        IdpFedAvg,
+        Pfa,
+        TimeAdaptive,
+        RecordDpFedAvg,
+        FedFdp,
+        FedFair,
+    )
 }
 
 

@@ -1,7 +1,10 @@
 """What is decided before training: who takes part how often, with how much noise, and what it will cost."""
 
+from sordino.planning.bill import Bill, Charge, bill
+from sordino.planning.choice import Choice, Chosen, Constants
 from sordino.planning.grouped import GroupWeights, group_sums, own_clips
 from sordino.planning.integer import affordable_rounds, check_budget, integer_sum, least_threshold
+from sordino.planning.local_steps import LocalSteps, local_plan
 from sordino.planning.one_sum import one_sum, one_sum_by_schedule, without_noise
 from sordino.planning.overview import Overview, overview
 from sordino.planning.plan import NoisySum, Phase, Plan, Stratum
@@ -13,24 +16,33 @@ from sordino.planning.ratios import (
     given_ratios,
     uniform_ratios,
 )
+from sordino.planning.records import Records
 from sordino.planning.selection import select_probabilities
 from sordino.planning.terms import Against, Mode, Sampling, Terms, Trust
 
 __all__ = [
     "Against",
+    "Bill",
+    "Charge",
+    "Choice",
+    "Chosen",
+    "Constants",
     "GroupWeights",
+    "LocalSteps",
     "Mode",
     "NoisySum",
     "Overview",
     "Phase",
     "Plan",
     "Ratios",
+    "Records",
     "Sampling",
     "Stratum",
     "Terms",
     "Trust",
     "accountant_ratios",
     "affordable_rounds",
+    "bill",
     "check_budget",
     "check_budgets",
     "gdpfed_ratios",
@@ -38,6 +50,7 @@ __all__ = [
     "group_sums",
     "integer_sum",
     "least_threshold",
+    "local_plan",
     "one_sum",
     "one_sum_by_schedule",
     "overview",

@@ -21,6 +21,7 @@ from sordino.aggregation import PublicWeight
 from sordino.budgets import Budget, Unit
 from sordino.core.checks import count, positive
 from sordino.core.errors import UsageError
+from sordino.planning.records import Records
 from sordino.planning.terms import Against, Terms, Trust
 from sordino.privatizers import Chain, Clip, GaussianNoise, Privatizer, QuantileClip, chain
 from sordino.sampling import Law
@@ -115,12 +116,20 @@ class Phase:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A whole run before it starts."""
+    """A whole run before it starts.
+
+    Where clients add noise to their own steps, `records` says what each of them releases, and the sums need none.
+    """
 
     terms: Terms
     strata: tuple[Stratum, ...]
     phases: tuple[Phase, ...]
-    unit: Unit = Unit.CLIENT
+    records: Records | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """Whose presence is protected."""
+        return Unit.CLIENT if self.records is None else self.records.population.unit
 
     @property
     def rounds(self) -> int:
@@ -129,7 +138,9 @@ class Plan:
 
     @property
     def private(self) -> bool:
-        """Whether the plan guarantees anything: noise in some sum. Others may be those of public clients."""
+        """Whether the plan guarantees anything: noise in some sum, or in the steps of all clients with a budget."""
+        if self.records is not None:
+            return self.records.private
         return any(noisy.std > 0 for phase in self.phases for noisy in phase.sums)
 
     def protects(self, stratum: int) -> bool:
@@ -143,6 +154,24 @@ class Plan:
                 return phase
             round_ -= phase.rounds
         raise UsageError(f"the plan ends before round {round_}")
+
+    def describe_noise(self) -> str:
+        """The noise in a few words, for statements."""
+        if self.records is not None:
+            return self.records.describe_noise()
+        if not self.private:
+            return "no noise"
+        first = self.phases[0]
+        found = [first.sum_of(m).noise_multiplier(m) for m in range(len(self.strata))]
+        if max(found) - min(found) <= 1e-9 * max(found):
+            return f"noise multiplier {found[0]:.4g}"
+        said = ", ".join(f"{z:.4g} ({group.name})" for z, group in zip(found, self.strata, strict=True))
+        return f"noise multipliers {said}"
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the unit of the guarantee leaves open."""
+        return () if self.records is None else self.records.not_covered
 
     def event(self, stratum: int, against: Against) -> DpEvent:
         """What the whole run costs a client of `stratum` at most, against one adversary."""

@@ -37,7 +37,10 @@ def tail_per_round(budget: Budget, rounds: int) -> float:
 
 
 def price(plan: Plan, against: Against) -> tuple[Guarantee, ...]:
-    """The guarantee of each stratum for the whole run, against one adversary, at its budget's δ."""
+    """The guarantee of each stratum for the whole run, against one adversary, at its budget's δ; of each
+    budget group where clients add the noise."""
+    if plan.records is not None:
+        return plan.records.guarantees(plan.terms, against)
     return tuple(_price(plan, stratum, against) for stratum in range(len(plan.strata)))
 
 

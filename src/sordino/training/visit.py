@@ -18,7 +18,8 @@ class Visit:
 
     A client that was drawn several times in a round is visited several times; `copy` (0, 1, …) tells the visits
     apart. `draw` is keyed by (seed, round, client, copy). `public` holds what the server told everyone: released
-    scalars by name.
+    scalars by name. `units` names the unit of each example where a column says so (a patient), else each example is
+    its own.
     """
 
     round: int
@@ -26,6 +27,7 @@ class Visit:
     draw: np.random.Generator
     copy: int = 0
     public: Mapping[str, float] = field(default_factory=dict[str, float])
+    units: Tensor | None = None
 
 
 @dataclass(frozen=True)

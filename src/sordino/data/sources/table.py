@@ -28,17 +28,18 @@ class _Roles:
 
     label: str
     client: str | None
+    unit: str | None
     features: tuple[str, ...] | None
 
     def of(self, columns: Columns, path: Path) -> tuple[str, ...]:
         """The names of the feature columns. A role without its column is refused."""
-        for name in (self.label, self.client, *(self.features or ())):
+        for name in (self.label, self.client, self.unit, *(self.features or ())):
             if name is not None and name not in columns:
                 raise UsageError(f"{path}: {unknown('column', name, columns)}")
-        rest = tuple(name for name in columns if name not in (self.label, self.client))
+        rest = tuple(name for name in columns if name not in (self.label, self.client, self.unit))
         chosen = rest if self.features is None else self.features
         if not chosen:
-            raise UsageError(f"{path} has no feature column beside the label and the client")
+            raise UsageError(f"{path} has no feature column beside the label, the client and the unit")
         return chosen
 
 
@@ -47,6 +48,7 @@ def load_table(
     *,
     label: str,
     client: str | None = None,
+    unit: str | None = None,
     features: Sequence[str] | None = None,
     classes: Sequence[str | int] | None = None,
     test: Path | str | None = None,
@@ -64,17 +66,18 @@ def load_table(
     non-finite values, and columns that hold no numbers.
     """
     path = Path(path)
-    roles = _Roles(label, client, None if features is None else tuple(features))
+    roles = _Roles(label, client, unit, None if features is None else tuple(features))
     columns = _read(path)
     feature_names = roles.of(columns, path)
     known = np.unique(columns[label]) if classes is None else np.asarray(list(classes))
     scaling = Scaling.declared(1, shift, scale)
     train = _examples(columns, feature_names, label, known, path, scaling)
     owner_names, owner = _owners(columns, client)
+    _, units = _owners(columns, unit)
     class_names = tuple(str(name) for name in known.tolist())
     if test is not None:
         held_out = _read(Path(test))
-        names = replace(roles, client=None, features=feature_names).of(held_out, Path(test))
+        names = replace(roles, client=None, unit=None, features=feature_names).of(held_out, Path(test))
         return DataSet(
             path.stem,
             train,
@@ -83,6 +86,7 @@ def load_table(
             owner_names,
             feature_names,
             class_names,
+            units,
         )
     kept, aside = stratified(train.y.numpy(), test_fraction, Streams(0).generator("table test split"))
     return DataSet(
@@ -93,6 +97,7 @@ def load_table(
         owner_names,
         feature_names,
         class_names,
+        None if units is None else units[kept],
     )
 
 

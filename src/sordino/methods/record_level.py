@@ -1,0 +1,38 @@
+"""What the methods that protect records share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.planning import Records
+from sordino.training import DpSgdOptions, LossRelease, PrivateTraining
+
+
+def private_training(
+    records: Records, options: DpSgdOptions, clip_norm: float, fairness: float = 0.0
+) -> PrivateTraining:
+    """DP-SGD with the columns of a plan. Fair clipping needs losses: they are released as the plan pays for them,
+    or as they are, if it adds no noise at all."""
+    losses = None
+    if fairness:
+        paid = records.releases.extras.any()
+        noise = records.releases.extra_noise if paid else np.zeros(len(records.population))
+        losses = LossRelease(noise, records.population.sizes)
+    return PrivateTraining(
+        options=options,
+        clip_norm=clip_norm,
+        noise_multiplier=records.noise_multiplier,
+        sampling_rate=records.releases.sampling_rate,
+        expected_batch=records.expected_batch,
+        losses=losses,
+        fairness=fairness,
+    )
+
+
+def size_weights(records: Records, cohort: int | None) -> NDArray[np.float32] | None:
+    """|M_k| over the mean size where everyone takes part; None where cohorts are drawn by size already."""
+    if cohort is not None:
+        return None
+    shares = records.chosen.u
+    return records.by_position(len(shares) * shares).astype(np.float32)
