@@ -25,6 +25,7 @@ import sordino
 from sordino.cli.main import app
 from sordino.core.options import option_names
 from sordino.data import catalogue, partitions
+from sordino.engine import Network
 from sordino.experiment.populations import Budgets
 from sordino.experiment.recipe import OPTIMISERS, SECTIONS, Recipe, Settings
 from sordino.methods import METHODS
@@ -119,6 +120,7 @@ def recipe() -> str:
                 hint = typing.get_type_hints(kind)[field.name]
                 written[field.name] = lambda name=field.name, hint=hint: _table(name, hint)
     written.setdefault("ledger", lambda: _table("ledger", sordino.LedgerTerms))
+    written.setdefault("network", lambda: _table("network", Network))
     missing = [section for section in SECTIONS if section not in written]
     assert not missing, f"the recipe reference does not know the sections {missing}"
     top = (

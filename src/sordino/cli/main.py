@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from sordino import __version__
-from sordino.cli import account, data, ledger, many, model, run
+from sordino.cli import account, data, ledger, many, model, plan, run
 from sordino.core.errors import SordinoError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("plan")(plan.plan)
 app.command("sweep")(many.sweep)
 app.command("compare")(many.compare_runs)
 app.command("reproduce")(many.reproduce_table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Generator
@@ -22,6 +23,14 @@ LINE_SECONDS = 10.0
 def to_json(value: Any) -> None:
     """Prints a value for machines."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def rounded_up(epsilon: float) -> str:
+    """ε to three digits, rounded up, so that the printed figure is never below the computed one."""
+    if math.isinf(epsilon) or epsilon <= 0:
+        return "∞" if epsilon > 0 else "0"
+    step = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return f"{math.ceil(epsilon / step - 1e-9) * step:.3g}"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from sordino.engine.evaluation import Scores, evaluate
 from sordino.engine.executors import Executor, InProcess, executor_for
 from sordino.engine.loop import Hooks, train
+from sordino.engine.network import Network
 from sordino.engine.pool import WorkerPool
 from sordino.engine.state import State
 from sordino.engine.task import Task
@@ -11,6 +12,7 @@ __all__ = [
     "Executor",
     "Hooks",
     "InProcess",
+    "Network",
     "Scores",
     "State",
     "Task",

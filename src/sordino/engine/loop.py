@@ -17,6 +17,7 @@ from typing import Any
 
 from sordino.core.streams import Streams
 from sordino.engine.executors import Executor
+from sordino.engine.network import Network
 from sordino.engine.round import Played, play
 from sordino.engine.state import State
 from sordino.engine.task import Task
@@ -50,6 +51,7 @@ def train(
     state: State | None = None,
     evaluate_every: int = 1,
     hooks: Hooks | None = None,
+    network: Network | None = None,
 ) -> State:
     """Plays the rounds that are left; after Ctrl-C it finishes the round at hand, saves, and returns early.
 
@@ -62,7 +64,7 @@ def train(
     with interruptible() as interrupted:
         while state.round < method.plan.rounds:
             hooks.before(state.round)
-            state, played = play(state, method, executor, streams)
+            state, played = play(state, method, executor, streams, network)
             line = _line(executor, state, played, evaluate_every, method.plan.rounds)
             hooks.line(line)
             hooks.show(state, line)

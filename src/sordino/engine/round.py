@@ -16,6 +16,7 @@ from torch import Tensor
 from sordino.core.streams import Streams
 from sordino.engine.chunks import Order, Partial, add_up, cut
 from sordino.engine.executors import Executor
+from sordino.engine.network import Network
 from sordino.engine.state import State
 from sordino.methods import Method
 from sordino.planning import NoisySum, Phase
@@ -48,11 +49,16 @@ class _Clock:
         self.last = now
 
 
-def play(state: State, method: Method, executor: Executor, streams: Streams) -> tuple[State, Played]:
-    """The state after one more round, and what happened in it."""
+def play(
+    state: State, method: Method, executor: Executor, streams: Streams, network: Network | None = None
+) -> tuple[State, Played]:
+    """The state after one more round, and what happened in it; without a network everyone answers at once."""
     clock, round_ = _Clock(), state.round
     phase = method.plan.phase(round_)
     cohorts = draw_cohorts(method, phase, round_, streams)
+    told: dict[str, float] = {}
+    if network is not None:
+        cohorts, told = _answering(cohorts, network, round_, streams)
     clock.lap("sampling")
     chunks = cut(cohorts)
     owner = {stratum: index for index, noisy in enumerate(phase.sums) for stratum in noisy.strata}
@@ -71,7 +77,7 @@ def play(state: State, method: Method, executor: Executor, streams: Streams) -> 
         after = _step(after, method, phase, released, tally)
         after = replace(after, scales=new_scales)
         clock.lap("server")
-    return after, Played(_clip_norm(phase, state), void, tally.unpaid(), clock.seconds)
+    return after, Played(_clip_norm(phase, state), void, {**tally.unpaid(), **told}, clock.seconds)
 
 
 def _release(
@@ -110,6 +116,20 @@ def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) ->
         stratum.members[law.draw(streams.generator("cohort", round_, index))]
         for index, (stratum, law) in enumerate(zip(method.plan.strata, phase.laws, strict=True))
     ]
+
+
+def _answering(
+    cohorts: list[NDArray[np.int64]], network: Network, round_: int, streams: Streams
+) -> tuple[list[NDArray[np.int64]], dict[str, float]]:
+    """Those of the cohorts whose replies arrive, and what became of the others: private, like the cohort."""
+    answers = [network.answers(cohort, round_, m, streams) for m, cohort in enumerate(cohorts)]
+    told = {
+        "invited": float(sum(len(cohort) for cohort in cohorts)),
+        "dropped": float(sum(answer.dropped for answer in answers)),
+        "late": float(sum(answer.late for answer in answers)),
+        "simulated_seconds": max(answer.seconds for answer in answers),
+    }
+    return [answer.clients for answer in answers], told
 
 
 class _Tally:

@@ -15,6 +15,7 @@ from typing import Any
 from sordino.aggregation import Adam, Optimiser, Sgd
 from sordino.core.checks import count
 from sordino.core.errors import UsageError, did_you_mean, said_of, unknown
+from sordino.engine import Network
 from sordino.experiment import toml
 from sordino.experiment.charging import LedgerTerms
 from sordino.experiment.parse import build, convert, plain
@@ -23,7 +24,18 @@ from sordino.methods import MethodOptions, method_named
 
 Table = dict[str, Any]
 OPTIMISERS: dict[str, type[Optimiser]] = {"sgd": Sgd, "adam": Adam}
-SECTIONS = ("data", "clients", "budgets", "model", "method", "training", "server", "privacy", "ledger")
+SECTIONS = (
+    "data",
+    "clients",
+    "budgets",
+    "model",
+    "method",
+    "training",
+    "server",
+    "privacy",
+    "ledger",
+    "network",
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,7 @@ class Recipe:
     model: Named
     method: MethodOptions
     ledger: LedgerTerms
+    network: Network | None
     source: str
 
     @classmethod
@@ -95,6 +108,7 @@ class Recipe:
             model=_named(table, "model", "mlp"),
             method=_method(table),
             ledger=build(LedgerTerms, table.get("ledger", {}), "ledger"),
+            network=build(Network, table["network"], "network") if "network" in table else None,
             source=source,
         )
 
@@ -115,6 +129,7 @@ class Recipe:
             "server": {"optimiser": named, **parts.get("server", {})},
             "privacy": parts.get("privacy", {}),
             "ledger": plain(self.ledger),
+            **({} if self.network is None else {"network": plain(self.network)}),
         }
 
 

@@ -23,7 +23,7 @@ from sordino.budgets import Population
 from sordino.core.errors import SordinoError, UsageError
 from sordino.core.files import as_json, write_bytes
 from sordino.core.streams import Streams
-from sordino.engine import Executor, Hooks, State, Task, executor_for, train
+from sordino.engine import Executor, Hooks, Network, State, Task, executor_for, train
 from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.result import Result, columns, model_sha256
@@ -47,13 +47,14 @@ def no_progress(name: str, rounds: int) -> AbstractContextManager[Show]:
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. None of it changes the result but `seed`."""
+    """How a run is carried out. None of it changes the result but `seed` and `network`."""
 
     name: str = "run"
     seed: int = 0
     evaluate_every: int = 1
     workers: int = 1
     progress: Progress = no_progress
+    network: Network | None = None
 
 
 def run(
@@ -68,15 +69,16 @@ def run(
     evaluate_every: int = 1,
     workers: int = 1,
     progress: Progress = no_progress,
+    network: Network | None = None,
 ) -> Result:
     """Trains `task` with `method` for the clients of `population`, and never spends more than they allow.
 
     Guarantee: against the adversary of the method's terms no client is charged more than its budget, and the
     whole cost is in the ledger before anything is released. Unit: client. With `out` everything is recorded in
     a new folder; `workers` processes train the clients (0: one for each core). `ledger` names a ledger that
-    outlives the run; without it the run keeps its own.
+    outlives the run; without it the run keeps its own. A simulated `network` loses and delays replies.
     """
-    options = Options(name, seed, evaluate_every, workers, progress)
+    options = Options(name, seed, evaluate_every, workers, progress, network)
     folder = RunFolder.vacant(Path(out)) if out is not None else None
     place = folder.path if folder is not None else None
     with Account.open(ledger or LedgerTerms(), task.data.name, place) as account:
@@ -130,6 +132,7 @@ def carry_out(
         "name": options.name,
         "method": composed.name,
         "rounds": state.round,
+        "void_rounds": sum(bool(line["void"]) for line in lines),
         **scores.columns(),
         "seconds_per_round": float(np.mean(seconds)),
         **spending.summary(),
@@ -172,7 +175,16 @@ def _train(
         show=show,
     )
     every = options.evaluate_every
-    state = train(task, method, executor, streams, state=state, evaluate_every=every, hooks=hooks)
+    state = train(
+        task,
+        method,
+        executor,
+        streams,
+        state=state,
+        evaluate_every=every,
+        hooks=hooks,
+        network=options.network,
+    )
     if folder is not None:
         folder.close()
     if state.round < method.plan.rounds:

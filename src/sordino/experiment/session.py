@@ -47,7 +47,14 @@ def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result
         task = load_task(recipe, means.data_dir, means.shelf)
         population = load_population(recipe, task)
     settings = recipe.settings
-    options = Options(settings.name, settings.seed, settings.evaluate_every, means.workers, means.progress)
+    options = Options(
+        settings.name,
+        settings.seed,
+        settings.evaluate_every,
+        means.workers,
+        means.progress,
+        recipe.network,
+    )
     files = {
         "recipe.toml": toml.write(recipe.resolved()),
         "partition.json": as_json(manifest(task.partition, task.data)),

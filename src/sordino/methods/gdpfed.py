@@ -25,7 +25,8 @@ class GdpFed:
 
     Unit: client. Relation: add-or-remove against outsiders, zero-out against the server. Groups are those of
     the population, or its distinct budgets where it has none; a group of public clients gets no noise.
-    `weights` are 004's `as-printed`, the same `normalised` to a mean, or `inverse-variance`.
+    `weights` are 004's `as-printed`, the same `normalised` to a mean, or `inverse-variance`; None takes the
+    first in mode 'as-printed' and else the last.
     """
 
     name: ClassVar[str] = "gdpfed"
@@ -34,7 +35,7 @@ class GdpFed:
     rounds: int = 50
     cohort: float = 50
     clip_norm: float = 1.0
-    weights: GroupWeights = GroupWeights.INVERSE_VARIANCE
+    weights: GroupWeights | None = None
     training: LocalSgd = field(default_factory=LocalSgd)
     server: Optimiser = field(default_factory=Sgd)
     privacy: Terms = field(default_factory=Terms)

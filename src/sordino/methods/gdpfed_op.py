@@ -47,7 +47,7 @@ class GdpFedOp:
     ratios: Planner = "gdpfed"
     least_cohort: float = 1.0
     floor: float = 0.25
-    weights: GroupWeights = GroupWeights.INVERSE_VARIANCE
+    weights: GroupWeights | None = None
     training: LocalSgd = field(default_factory=LocalSgd)
     server: Optimiser = field(default_factory=Sgd)
     privacy: Terms = field(default_factory=Terms)

@@ -16,7 +16,7 @@ from sordino.planning.plan import NoisySum, Phase, Plan, Stratum, share_factor
 from sordino.planning.price import check_budgets, price
 from sordino.planning.ratios import Ratios
 from sordino.planning.strata import answers_needed, by_group, calibrated, laws_for
-from sordino.planning.terms import Terms
+from sordino.planning.terms import Mode, Terms
 from sordino.privatizers import TopK
 
 Vector = NDArray[np.float64]
@@ -55,14 +55,15 @@ def group_sums(
     rounds: int,
     clip: float,
     choose: Choose,
-    weights: GroupWeights,
+    weights: GroupWeights | None,
     terms: Terms,
     kept: Callable[[Vector, Vector, Vector], Vector] | None = None,
 ) -> Plan:
     """A sum, a noise and a weight of its own for each budget group, at the cohorts that `choose` gives them.
 
     `kept` maps (ω_m r_m, z_m, r_m) to the share of coordinates that top-k keeps of each released sum, after its
-    noise. Guarantee: as `one_sum`, for each group at its strictest member's budget.
+    noise. `weights` None: as printed in mode 'as-printed', else inverse-variance. Guarantee: as `one_sum`, for
+    each group at its strictest member's budget.
     """
     count("rounds", rounds)
     positive("clip_norm", clip)
@@ -78,6 +79,9 @@ def group_sums(
         [share_factor(terms, least, law.most) for least, law in zip(survivors, laws, strict=True)]
     )
     r = np.array([law.expected for law in laws])
+    if weights is None:
+        as_printed = terms.mode is Mode.AS_PRINTED
+        weights = GroupWeights.AS_PRINTED if as_printed else GroupWeights.INVERSE_VARIANCE
     omega = weights.of(r, z * surplus)
     shares = np.ones(len(laws)) if kept is None else kept(omega * r, z, r)
     sums = tuple(
