@@ -55,7 +55,7 @@ def play(
     """The state after one more round, and what happened in it; without a network everyone answers at once."""
     clock, round_ = _Clock(), state.round
     phase = method.plan.phase(round_)
-    cohorts = draw_cohorts(method, phase, round_, streams)
+    cohorts = _taking_part(draw_cohorts(method, phase, round_, streams), method, state, streams)
     told: dict[str, float] = {}
     if network is not None:
         cohorts, told = _answering(cohorts, network, round_, streams)
@@ -111,7 +111,7 @@ def _step(state: State, method: Method, phase: Phase, released: list[Tensor], ta
 
 
 def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) -> list[NDArray[np.int64]]:
-    """Who takes part in a round: for each stratum the positions of its drawn clients."""
+    """Who is drawn in a round: for each stratum the positions of its drawn clients."""
     return [
         stratum.members[law.draw(streams.generator("cohort", round_, index))]
         for index, (stratum, law) in enumerate(zip(method.plan.strata, phase.laws, strict=True))
@@ -130,6 +130,18 @@ def _answering(
         "simulated_seconds": max(answer.seconds for answer in answers),
     }
     return [answer.clients for answer in answers], told
+
+
+def _taking_part(
+    drawn: list[NDArray[np.int64]], method: Method, state: State, streams: Streams
+) -> list[NDArray[np.int64]]:
+    """Those of the drawn clients whom the method lets take part."""
+    if method.choosing is None:
+        return drawn
+    return [
+        method.choosing.choose(cohort, state.public, streams.generator("choice", state.round, index))
+        for index, cohort in enumerate(drawn)
+    ]
 
 
 class _Tally:

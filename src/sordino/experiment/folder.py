@@ -4,7 +4,7 @@ recipe.toml          the recipe with every default written out
 run.json             run id, seed, versions, the plan's terms
 metrics.jsonl        one line a round; what is under `unpaid` is for your eyes only
 checkpoint.safetensors
-parameters.safetensors, spend.csv, statement.txt, statement.json, summary.json    at the end
+parameters.safetensors, spend.csv, statement.txt, statement.json, fairness.json, summary.json    at the end
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sordino.experiment.batch import Watch, check_cells, run_cells, unwatched
 from sordino.experiment.compare import NOT_IN_EPSILON, Figure, epsilon_text, worst_epsilon
 from sordino.experiment.folder import RunFolder
 from sordino.experiment.session import Means
-from sordino.experiment.tablefile import METRICS, Column, Plot, Row, planned
+from sordino.experiment.tablefile import METRICS, Column, Plot, Row, measured, planned
 from sordino.experiment.tables import TextTable
 
 
@@ -83,10 +83,10 @@ class Outcome:
         values: list[Value] = []
         for row, column in plot.table.cells():
             held = summaries[row.name, column.name]
-            ours = [summary[metric] for summary in held]
+            ours = [measured(summary, metric) for summary in held]
             if column.drop_from is not None:
                 reference = summaries[row.name, column.drop_from]
-                ours = [other[metric] - own for other, own in zip(reference, ours, strict=True)]
+                ours = [measured(other, metric) - own for other, own in zip(reference, ours, strict=True)]
             groups = held[0]["epsilon_by_group"]
             epsilon = {group: worst_epsilon(held, group) for group in groups}
             paper = row.paper.get(column.name)

@@ -25,6 +25,7 @@ from sordino.core.files import as_json, write_bytes
 from sordino.core.streams import Streams
 from sordino.engine import Executor, Hooks, Network, State, Task, executor_for, train
 from sordino.experiment.charging import Account, LedgerTerms
+from sordino.experiment.fairness import fairness
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.result import Result, columns, model_sha256
 from sordino.experiment.spending import Spending
@@ -138,6 +139,7 @@ def carry_out(
         **spending.summary(),
         "seed": options.seed,
         "model_sha256": model_sha256(parameters),
+        "unpaid": {"fairness": fairness(task, state.theta, population, streams)},
         "run_dir": str(folder.path) if folder is not None else None,
     }
     place = folder.path if folder is not None else None
@@ -200,6 +202,7 @@ def _finish(folder: RunFolder, result: Result, spending: Spending) -> None:
     spending.write_csv(folder.file("spend.csv"))
     folder.write_json("statement.json", result.statement.to_json())
     folder.write_text("statement.txt", result.statement.text() + "\n")
+    folder.write_json("fairness.json", result.summary["unpaid"]["fairness"])
     folder.write_json("summary.json", result.summary)
 
 

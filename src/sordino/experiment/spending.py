@@ -18,7 +18,7 @@ from sordino.core.errors import BudgetError
 from sordino.methods import Method
 from sordino.planning import Against, Bill, Mode, Plan, bill
 
-UNPAID = ("update norms, clip factors and training losses", "realised cohorts")
+UNPAID = ("update norms, clip factors and training losses", "realised cohorts", "fairness figures")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,10 @@ from sordino.experiment.batch import Cell, plain_name
 from sordino.experiment.parse import build
 from sordino.experiment.recipe import Recipe, anchor
 
-METRICS = {"accuracy": 100.0, "balanced_accuracy": 100.0, "auroc": 1.0, "loss": 1.0}
+METRICS = {"accuracy": 100.0, "balanced_accuracy": 100.0, "auroc": 1.0, "loss": 1.0, "loss_variance": 1.0}
 """What a table may show, with the factor to the unit in which it is shown."""
+UNPAID = {"loss_variance": ("unpaid", "fairness", "loss", "variance")}
+"""Metrics that no budget paid for, and where they stand in a run's summary."""
 LINK = "cell:"
 """A value `cell:NAME` stands for the folder of the run in column NAME, of the same row and seed."""
 RECIPES = Path("recipes")
@@ -52,7 +54,7 @@ class Table:
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     about: str = ""
-    metric: Literal["accuracy", "balanced_accuracy", "auroc", "loss"] = "accuracy"
+    metric: Literal["accuracy", "balanced_accuracy", "auroc", "loss", "loss_variance"] = "accuracy"
     seeds: int = 3
     picture: Literal["dots", "lines"] = "dots"
     base: str | None = None
@@ -93,6 +95,13 @@ class Table:
             for column in self.columns:
                 if column.name not in row.skip:
                     yield row, column
+
+
+def measured(summary: Any, metric: str) -> float:
+    """A table's metric, from the summary of a run."""
+    for key in UNPAID.get(metric, (metric,)):
+        summary = summary[key]
+    return summary
 
 
 def table_named(name: str, recipes: Path = RECIPES) -> Path:

@@ -29,13 +29,24 @@ class Bulletin(Protocol):
         ...
 
 
+class Choosing(Protocol):
+    """Lets some of those who were drawn take part, by what was released before: a choice that costs nothing."""
+
+    def choose(
+        self, drawn: NDArray[np.int64], public: Mapping[str, float], draw: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Some of `drawn` (sorted positions in the population), sorted. The plan has charged for all of them."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Method:
     """Everything that the engine needs to run a method.
 
     The plan holds who is drawn, how updates are bounded, what noise is added and with which public weights;
     `training` is what a client computes, `aggregation` makes one aggregate of the released sums, and `optimiser`
-    a step of it. A method whose clients release scalars has a `bulletin` that says what becomes of them.
+    a step of it. A method whose clients release scalars has a `bulletin` that says what becomes of them;
+    with `choosing`, some of those who are drawn are left out by them.
     `importance` weighs each client's update by a declared constant (its size over the mean size); it is
     refused where there is noise, because it multiplies the sensitivity that was accounted. `notes` are
     sentences for the privacy statement: what the method assumes.
@@ -47,6 +58,7 @@ class Method:
     optimiser: Optimiser
     aggregation: Aggregation = field(default_factory=WeightedSum)
     bulletin: Bulletin | None = None
+    choosing: Choosing | None = None
     importance: NDArray[np.float32] | None = None
     notes: tuple[str, ...] = ()
 

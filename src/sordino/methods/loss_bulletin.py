@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sordino.core.checks import positive
 from sordino.core.errors import UsageError
 from sordino.training.private import LOSS, LOSS_CLIP
@@ -35,6 +38,15 @@ class LossClip:
                 f"ceiling = {self.ceiling:g}"
             )
 
+    def after(self, loss: float) -> float:
+        """The bound that follows a released loss."""
+        if math.isinf(self.ceiling):
+            return self.start
+        return min(max(self.factor * loss, self.floor), self.ceiling)
+
+
+CLIENT_LOSS = "loss."
+"""Before a client's position: the name of the last loss that it released."""
 
 UNBOUNDED = LossClip(start=math.inf, ceiling=math.inf)
 """No bound: for a method without a guarantee."""
@@ -52,7 +64,41 @@ class LossBulletin:
 
     def update(self, public: Mapping[str, float], sums: Mapping[str, float]) -> dict[str, float]:
         """The mean of what was released, moved into the range that losses can have, and the next bound."""
-        mean = sums["loss_sum"] / sums["loss_units"]
-        loss = min(max(mean, 0.0), public[LOSS_CLIP])
-        bound = min(max(self.clip.factor * loss, self.clip.floor), self.clip.ceiling)
-        return {LOSS: loss, LOSS_CLIP: public[LOSS_CLIP] if math.isinf(self.clip.ceiling) else bound}
+        loss = min(max(sums["loss_sum"] / sums["loss_units"], 0.0), public[LOSS_CLIP])
+        return {LOSS: loss, LOSS_CLIP: self.clip.after(loss)}
+
+
+@dataclass(frozen=True)
+class ClientLosses:
+    """Tells the last released loss of every client that has released one, and the next bound."""
+
+    clip: LossClip
+
+    def init(self) -> dict[str, float]:
+        """The first bound; no loss is known yet."""
+        return {LOSS_CLIP: self.clip.start}
+
+    def update(self, public: Mapping[str, float], sums: Mapping[str, float]) -> dict[str, float]:
+        """New losses take the place of old ones; the bound follows the mean of the new ones."""
+        units = {name.removeprefix("loss_units."): held for name, held in sums.items() if "_units." in name}
+        new = {f"{CLIENT_LOSS}{client}": sums[f"loss_sum.{client}"] / held for client, held in units.items()}
+        mean = sum(sums[f"loss_sum.{client}"] for client in units) / sum(units.values())
+        return {**public, **new, LOSS_CLIP: self.clip.after(min(max(mean, 0.0), public[LOSS_CLIP]))}
+
+
+@dataclass(frozen=True)
+class LargestLoss:
+    """Of those drawn, the `keep` whose last released loss is largest (000's biased baseline; 000 [10]).
+
+    Who has released none comes first, in random order. Noisy losses are all it reads, so it costs nothing more.
+    """
+
+    keep: int
+
+    def choose(
+        self, drawn: NDArray[np.int64], public: Mapping[str, float], draw: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """The `keep` with the largest losses, sorted."""
+        mixed = draw.permutation(drawn)
+        losses = np.array([public.get(f"{CLIENT_LOSS}{client}", math.inf) for client in mixed.tolist()])
+        return np.sort(mixed[np.argsort(-losses, kind="stable")[: self.keep]])

@@ -16,11 +16,13 @@ import numpy as np
 
 from sordino.aggregation import Optimiser, Sgd
 from sordino.budgets import Population
-from sordino.core.checks import positive
+from sordino.core.checks import positive, probability
+from sordino.core.errors import UsageError
 from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
+from sordino.methods.loss_bulletin import ClientLosses, LargestLoss, LossClip
 from sordino.methods.record_level import private_training
-from sordino.planning import Choice, Constants, LocalSteps, Terms, Trust, local_plan
+from sordino.planning import Choice, Constants, LocalSteps, Rule, Terms, Trust, local_plan
 from sordino.training import DpSgdOptions
 
 
@@ -30,8 +32,10 @@ class RecordDpFedAvg:
 
     Unit: record, or one value of a column at a client (`budgets.unit`). Relation: add-or-remove. Holds against the
     server and everyone else. `cohort` clients a round are drawn with replacement by `selection`; None: everyone
-    takes part in every round. `eta` and `bound` weigh noise against bias (see `Choice`). `noise` `accountant` is
-    that of `privacy.accountant`; `eq7-000` is as printed, for reproductions.
+    takes part in every round. `eta` and `bound` weigh noise against bias (see `Choice`). Under `biased` so many
+    `candidates` are drawn (None: twice the cohort), of whom the cohort are those whose last released loss was
+    largest; `loss_share` of each ε pays for the losses. `noise` `accountant` is that of `privacy.accountant`;
+    `eq7-000` is as printed, for reproductions.
     """
 
     name: ClassVar[str] = "record-dp-fedavg"
@@ -39,7 +43,9 @@ class RecordDpFedAvg:
 
     rounds: int = 60
     cohort: int | None = 10
-    selection: Literal["unbiased", "importance", "privacy-aware"] = "privacy-aware"
+    selection: Rule = "privacy-aware"
+    candidates: int | None = None
+    loss_share: float = 0.1
     eta: float | None = None
     bound: Constants = field(default_factory=Constants)
     clip_norm: float = 1.0
@@ -50,14 +56,40 @@ class RecordDpFedAvg:
 
     def __post_init__(self) -> None:
         positive("method.clip_norm", self.clip_norm)
+        probability("method.loss_share", self.loss_share)
+        if self.candidates is not None and self.selection != "biased":
+            raise UsageError("method.candidates are for selection = 'biased'; leave them out")
 
     def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """Draws all cohorts, sizes each client's noise, and hands both to the clients."""
         rule = self.privacy.accountant if self.noise == "accountant" else self.noise
-        local = LocalSteps(self.rounds, self.cohort, self.training.steps, self.training.batch_size, rule)
+        biased = self.selection == "biased"
+        local = LocalSteps(
+            rounds=self.rounds,
+            cohort=self.cohort,
+            steps=self.training.steps,
+            batch_size=self.training.batch_size,
+            noise=rule,
+            loss_share=self.loss_share if biased else 0.0,
+            candidates=self._candidates() if biased else None,
+        )
         choice = Choice(self.selection, self.eta, self.bound)
         plan, records = local_plan(population, local, choice, self.privacy, streams)
-        training = private_training(records, self.training, self.clip_norm)
+        training = private_training(records, self.training, self.clip_norm, by_client=biased)
         weights = records.chosen.compensation
         importance = None if weights is None else records.by_position(weights).astype(np.float32)
-        return Method(self.name, plan, training, self.server, importance=importance, notes=records.notes)
+        return Method(
+            self.name,
+            plan,
+            training,
+            self.server,
+            bulletin=ClientLosses(LossClip()) if biased else None,
+            choosing=LargestLoss(self.cohort or 1) if biased else None,
+            importance=importance,
+            notes=records.notes,
+        )
+
+    def _candidates(self) -> int:
+        if self.cohort is None:
+            raise UsageError("selection = 'biased' chooses among candidates; give method.cohort")
+        return self.candidates or 2 * self.cohort

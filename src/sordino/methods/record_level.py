@@ -10,15 +10,15 @@ from sordino.training import DpSgdOptions, LossRelease, PrivateTraining
 
 
 def private_training(
-    records: Records, options: DpSgdOptions, clip_norm: float, fairness: float = 0.0
+    records: Records, options: DpSgdOptions, clip_norm: float, fairness: float = 0.0, by_client: bool = False
 ) -> PrivateTraining:
-    """DP-SGD with the columns of a plan. Fair clipping needs losses: they are released as the plan pays for them,
-    or as they are, if it adds no noise at all."""
+    """DP-SGD with the columns of a plan. Losses, which fair clipping needs, are released as the plan pays for
+    them, or as they are, if it adds no noise at all; with `by_client` under each client's name."""
     losses = None
-    if fairness:
+    if fairness or by_client:
         paid = records.releases.extras.any()
         noise = records.releases.extra_noise if paid else np.zeros(len(records.population))
-        losses = LossRelease(noise, records.population.sizes)
+        losses = LossRelease(noise, records.population.sizes, by_client)
     return PrivateTraining(
         options=options,
         clip_norm=clip_norm,

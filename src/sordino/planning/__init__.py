@@ -1,7 +1,7 @@
 """What is decided before training: who takes part how often, with how much noise, and what it will cost."""
 
 from sordino.planning.bill import Bill, Charge, bill
-from sordino.planning.choice import Choice, Chosen, Constants
+from sordino.planning.choice import Choice, Chosen, Constants, Rule
 from sordino.planning.grouped import GroupWeights, group_sums, own_clips
 from sordino.planning.integer import affordable_rounds, check_budget, integer_sum, least_threshold
 from sordino.planning.local_steps import LocalSteps, local_plan
@@ -36,6 +36,7 @@ __all__ = [
     "Plan",
     "Ratios",
     "Records",
+    "Rule",
     "Sampling",
     "Stratum",
     "Terms",

@@ -33,6 +33,8 @@ class LocalSteps:
     """How much is released: `cohort` clients in each of `rounds` (None: everyone), `steps` each, over batches of
     `batch_size` units expected; `noise` is an accountant's (`pld`, `rdp`), `eq7-000`, or `none`.
 
+    With `candidates` so many are drawn instead, and at most `cohort` of them take part, by what was released: all of
+    them are charged for all rounds they might have taken part in.
     `loss_share` is the part of each client's ε that pays for the losses it releases, one a visit; 0: none leave.
     """
 
@@ -42,12 +44,20 @@ class LocalSteps:
     batch_size: int
     noise: str
     loss_share: float = 0.0
+    candidates: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("rounds", "steps", "batch_size"):
             count(name, getattr(self, name))
         if self.cohort is not None:
             count("cohort", self.cohort)
+        if self.candidates is not None:
+            count("candidates", self.candidates, least=self.cohort or 1)
+
+    @property
+    def drawn(self) -> int | None:
+        """How many are drawn in a round; None: everyone takes part."""
+        return self.cohort if self.candidates is None else self.candidates
 
     def rates(self, sizes: NDArray[np.int64]) -> Array:
         """q_k = B/|M_k|, at most 1."""
@@ -81,7 +91,7 @@ def local_plan(
         noise = columns.noise_multipliers(releases, population.epsilon, population.delta, local.noise)
     records = Records(population, releases, noise, chosen, local.noise, terms.accountant)
     everyone = Stratum("all", members, population.strictest())
-    return Plan(terms, (everyone,), tuple(_phases(cohorts, len(members))), records), records
+    return Plan(terms, (everyone,), tuple(_phases(cohorts, len(members), local)), records), records
 
 
 def _choose(population: Population, members: NDArray[np.int64], local: LocalSteps, choice: Choice) -> Chosen:
@@ -106,7 +116,7 @@ def _prices(some: Population, u: Array, local: LocalSteps) -> Array:
                 for e, d, q, size in rows
             ]
         )
-    visits = np.maximum(1, np.round(local.rounds * (local.cohort or len(some)) * u)).astype(np.int64)
+    visits = np.maximum(1, np.round(local.rounds * (local.drawn or len(some)) * u)).astype(np.int64)
     steps = visits * local.steps
     noise = columns.noise_multipliers(Releases.of_steps(rates, steps), some.epsilon, some.delta, local.noise)
     return noise**2 / (rates * some.sizes) ** 2 / steps
@@ -116,11 +126,11 @@ def _cohorts(
     clients: int, local: LocalSteps, chosen: Chosen, streams: Streams
 ) -> Sequence[NDArray[np.int64]]:
     """Who takes part in each round, by place among the eligible clients."""
-    if local.cohort is None:
+    if local.drawn is None:
         return [np.arange(clients)] * local.rounds
-    return list(with_replacement(chosen.p, local.rounds, local.cohort, streams.generator("cohorts")))
+    return list(with_replacement(chosen.p, local.rounds, local.drawn, streams.generator("cohorts")))
 
 
-def _phases(cohorts: Sequence[NDArray[np.int64]], clients: int) -> list[Phase]:
-    sums = (NoisySum((0,), (np.inf,), 0.0, PublicWeight.mean_over(len(cohorts[0]))),)
+def _phases(cohorts: Sequence[NDArray[np.int64]], clients: int, local: LocalSteps) -> list[Phase]:
+    sums = (NoisySum((0,), (np.inf,), 0.0, PublicWeight.mean_over(local.cohort or clients)),)
     return [Phase(1, (Drawn(clients, cohort),), sums) for cohort in cohorts]

@@ -16,7 +16,7 @@ from sordino.engine import InProcess, State, WorkerPool, train
 from sordino.engine.round import play
 from sordino.experiment.charging import LedgerTerms
 from sordino.methods import FedFair, FedFdp, RecordDpFedAvg
-from sordino.methods.loss_bulletin import UNBOUNDED, LossBulletin, LossClip
+from sordino.methods.loss_bulletin import UNBOUNDED, LargestLoss, LossBulletin, LossClip
 from sordino.training import DpSgdOptions
 from sordino.training.dpsgd import DpSgd
 from sordino.training.per_example import Clipper, Clipping
@@ -204,3 +204,57 @@ def test_a_patients_records_are_drawn_and_clipped_together():
     assert {len(values) for values in seen} >= {0, 1}
     with pytest.raises(UsageError, match="no column that names units"):
         sd.run(task(), options, people)
+
+
+def test_biased_selection_takes_those_with_the_largest_released_losses():
+    keep = LargestLoss(2)
+    public = {"loss.1": 0.5, "loss.4": 3.0, "loss.7": 2.0, "loss_clip": 5.0}
+    draw = np.random.default_rng(0)
+    assert keep.choose(np.array([1, 4, 7]), public, draw).tolist() == [4, 7]
+    assert keep.choose(np.array([1, 4, 4]), public, draw).tolist() == [4, 4]
+    assert 9 in keep.choose(np.array([1, 4, 7, 9]), public, draw), "nobody knows the loss of 9"
+    first = {tuple(keep.choose(np.arange(6), {}, np.random.default_rng(seed)).tolist()) for seed in range(30)}
+    assert len(first) > 5, "in the first round nobody is preferred"
+
+
+def test_biased_selection_pays_for_its_losses_and_for_all_candidates():
+    held = population()
+    options = RecordDpFedAvg(rounds=6, cohort=3, selection="biased", training=STEPS)
+    method = options.compose(held, Streams(0))
+    releases = method.plan.records.releases
+    assert releases.steps.sum() == 2 * 6 * 6
+    assert (releases.extras * 2 == releases.steps).all()
+    taking: list[list[int]] = []
+
+    class Watch(small.Still):
+        def run(self, model, x, y, visit):
+            taking[-1].append(visit.client)
+            return method.training.run(model, x, y, visit)
+
+    watched, streams = dataclasses.replace(method, training=Watch()), Streams(0)
+    state = State.first(task().initial(), watched)
+    executor = InProcess(task(), watched, streams)
+    for _ in range(6):
+        taking.append([])
+        state, _ = play(state, watched, executor, streams)
+    assert all(len(cohort) == 3 for cohort in taking)
+    times = np.bincount(np.concatenate(taking), minlength=12)
+    assert (2 * times <= releases.steps).all(), "nobody takes part more often than was paid for"
+    result = sd.run(task(), options, held)
+    assert (result.spent["epsilon"] <= held.epsilon).all()
+    assert (result.spent["epsilon"] >= 0.98 * held.epsilon)[releases.steps > 0].all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"candidates": 5}, "candidates are for selection = 'biased'"),
+        ({"selection": "biased", "candidates": 2}, "candidates = 2"),
+        ({"selection": "biased", "cohort": None}, "give method.cohort"),
+        ({"loss_share": 0.0}, "loss_share = 0"),
+        ({"clip_norm": 0.0}, "clip_norm = 0"),
+    ],
+)
+def test_what_the_method_refuses(change, message):
+    with pytest.raises(UsageError, match=message):
+        RecordDpFedAvg(**{"rounds": 2, "cohort": 3, "training": STEPS, **change}).compose(population())
