@@ -32,6 +32,9 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; default SORDINO_DATA.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each core.")] = 0,
+    executor: Annotated[
+        str, typer.Option(help="local, or network-exact: site by site, as a federation computes.")
+    ] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -39,7 +42,7 @@ def run(
 
     Example: sordino run my.toml --set method.rounds=20 --seed 1 --out runs/first
     """
-    means = Means(data_dir, workers, partial(output.progress, quiet=quiet or as_json))
+    means = Means(data_dir, workers, partial(output.progress, quiet=quiet or as_json), executor=executor)
     if resume is not None:
         if recipe is not None or settings or seed is not None or out is not None:
             raise UsageError(

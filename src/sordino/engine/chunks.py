@@ -54,22 +54,26 @@ class Partial:
 
     `bits` is Σ(b − ½) for a private quantile, `released` sums of scalars that the clients made private
     themselves; `diagnostics` are sums over clients of functions of private
-    data, which nobody pays for: they stay inside the operator's own record, marked as such.
+    data, which nobody pays for: they stay inside the operator's own record, marked as such. `shares` counts the
+    shares of noise that a sum of whole numbers already holds; None leaves all of them to the round.
     """
 
     vector: Tensor
     clients: int
     bits: float = 0.0
+    shares: int | None = None
     released: dict[str, float] = field(default_factory=dict[str, float])
     diagnostics: dict[str, float] = field(default_factory=dict[str, float])
 
 
-def cut(cohorts: Sequence[NDArray[np.int64]]) -> list[Chunk]:
-    """The chunks of a round, in their fixed order; each cohort is sorted."""
+def cut(cohorts: Sequence[NDArray[np.int64]], most: int | None = None) -> list[Chunk]:
+    """The chunks of a round, in their fixed order, of `most` clients each; each cohort is sorted."""
     chunks: list[Chunk] = []
     for stratum, cohort in enumerate(cohorts):
         copies = np.arange(len(cohort)) - np.searchsorted(cohort, cohort)
         pieces = min(CHUNKS, len(cohort)) or 1
+        if most is not None:
+            pieces = max(pieces, -(-len(cohort) // most))
         chunks += [
             Chunk(stratum, clients, numbers)
             for clients, numbers in zip(

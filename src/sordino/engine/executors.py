@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -13,7 +12,6 @@ from torch import Tensor
 from sordino.core.streams import Streams
 from sordino.engine.chunks import Chunk, ChunkRunner, Order, Partial
 from sordino.engine.evaluation import Scores, evaluate
-from sordino.engine.pool import WorkerPool, can_fork
 from sordino.engine.task import Task
 from sordino.methods import Method
 
@@ -70,11 +68,3 @@ def one_thread() -> Generator[None, None, None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def executor_for(task: Task, method: Method, streams: Streams, workers: int) -> Executor:
-    """The executor for that many workers; 0 means one for each core. The result is the same for any number."""
-    wanted = workers or os.cpu_count() or 1
-    if wanted == 1 or task.device != "cpu" or not can_fork():
-        return InProcess(task, method, streams)
-    return WorkerPool(task, method, streams, wanted)

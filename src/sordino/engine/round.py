@@ -17,9 +17,11 @@ from sordino.core.streams import Streams
 from sordino.engine.chunks import Order, Partial, add_up, cut
 from sordino.engine.executors import Executor
 from sordino.engine.network import Network
+from sordino.engine.shares import shares_of, top_up_bytes
 from sordino.engine.state import State
 from sordino.methods import Method
-from sordino.planning import NoisySum, Phase
+from sordino.planning import NoisySum, Phase, Plan
+from sordino.privatizers.integer import EXACT
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def play(
     if network is not None:
         cohorts, told = _answering(cohorts, network, round_, streams)
     clock.lap("sampling")
-    chunks = cut(cohorts)
+    chunks = cut(cohorts, _most_in_a_chunk(phase))
     owner = {stratum: index for index, noisy in enumerate(phase.sums) for stratum in noisy.strata}
     scales = tuple(state.scales.get(owner[stratum], 1.0) for stratum in range(len(phase.laws)))
     order = Order(round_, state.theta, state.last, scales, state.public)
@@ -69,7 +71,7 @@ def play(
         clock.lap("clients")
         tally.add(owner[chunk.stratum], partial)
         clock.lap("reduction")
-    void = phase.void([len(cohort) for cohort in cohorts])
+    void = phase.void([len(cohort) for cohort in cohorts]) or tally.lacks_shares(method.plan)
     after = replace(state, round=round_ + 1)
     if not void:
         released, new_scales = _release(state, phase, tally, streams)
@@ -78,6 +80,12 @@ def play(
         after = replace(after, scales=new_scales)
         clock.lap("server")
     return after, Played(_clip_norm(phase, state), void, {**tally.unpaid(), **told}, clock.seconds)
+
+
+def _most_in_a_chunk(phase: Phase) -> int | None:
+    """Of how many clients single precision holds a sum of whole numbers exactly."""
+    sums = [noisy.integer for noisy in phase.sums if noisy.integer is not None]
+    return min((max(1, EXACT // integer.largest) for integer in sums), default=None)
 
 
 def _release(
@@ -89,12 +97,27 @@ def _release(
     for index, noisy in enumerate(phase.sums):
         scale = state.scales.get(index, 1.0)
         noise = streams.generator("noise", state.round, index)
-        total = tally.vectors[index].to(state.theta.dtype)
+        total = _with_shares(noisy, index, tally, state, streams).to(state.theta.dtype)
         released.append(noisy.chain(noisy.strata[0]).on_sum(total, noise, scale))
         if noisy.quantile is not None:
             draw = streams.generator("bits", state.round, index)
             new_scales[index] = _next_scale(noisy, scale, tally.bits[index], draw)
     return released, new_scales
+
+
+def _with_shares(noisy: NoisySum, index: int, tally: _Tally, state: State, streams: Streams) -> Tensor:
+    """A sum; one of whole numbers with all its shares of noise, as the numbers that it stands for."""
+    mechanism, total = noisy.integer, tally.vectors[index]
+    if mechanism is None:
+        return total
+    integers = total.cpu().numpy().astype(np.int64)
+    held = tally.shares[index]
+    if held is None:
+        integers += shares_of(mechanism, list(range(mechanism.shares)), streams, state.round, index)
+    else:
+        missing = mechanism.shares - held
+        integers += mechanism.noise(missing, top_up_bytes(streams, state.round, index))
+    return torch.from_numpy(mechanism.decode(mechanism.words(integers))).to(total.device)
 
 
 def _step(state: State, method: Method, phase: Phase, released: list[Tensor], tally: _Tally) -> State:
@@ -150,6 +173,7 @@ class _Tally:
     def __init__(self, sums: int, like: Tensor) -> None:
         self.vectors = [torch.zeros_like(like, dtype=torch.float64) for _ in range(sums)]
         self.bits = [0.0] * sums
+        self.shares: list[int | None] = [None] * sums
         self.clients = 0
         self.released: dict[str, float] = {}
         self.diagnostics: dict[str, float] = {}
@@ -158,9 +182,21 @@ class _Tally:
         """Adds a partial to one of the sums."""
         self.vectors[index].add_(partial.vector)
         self.bits[index] += partial.bits
+        if partial.shares is not None:
+            self.shares[index] = (self.shares[index] or 0) + partial.shares
         self.clients += partial.clients
         add_up(self.released, partial.released)
         add_up(self.diagnostics, partial.diagnostics)
+
+    def lacks_shares(self, plan: Plan) -> bool:
+        """Whether fewer sites than the threshold answered: the noise would be less than was accounted."""
+        sums = plan.phases[0].sums
+        return any(
+            noisy.integer is not None
+            and held is not None
+            and held < noisy.integer.honest + plan.terms.colluders
+            for noisy, held in zip(sums, self.shares, strict=True)
+        )
 
     def unpaid(self) -> dict[str, float]:
         """The realised cohort, and means over it of the clients' diagnostics."""

@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from sordino.budgets import Population
 from sordino.core.errors import SordinoError, UsageError
 from sordino.core.files import as_json, write_bytes
 from sordino.core.streams import Streams
-from sordino.engine import Executor, Hooks, Network, State, Task, executor_for, train
+from sordino.engine import Executor, Hooks, Network, State, Task, check_executor, executor_for, train
 from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.fairness import fairness
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.result import Result, columns, model_sha256
 from sordino.experiment.spending import Spending
 from sordino.methods import Method, MethodOptions
+from sordino.planning import Noise
 
 Show = Callable[[State, Line], None]
 Progress = Callable[[str, int], AbstractContextManager[Show]]
@@ -56,6 +57,7 @@ class Options:
     workers: int = 1
     progress: Progress = no_progress
     network: Network | None = None
+    executor: str = "local"
 
 
 def run(
@@ -71,6 +73,7 @@ def run(
     workers: int = 1,
     progress: Progress = no_progress,
     network: Network | None = None,
+    executor: str = "local",
 ) -> Result:
     """Trains `task` with `method` for the clients of `population`, and never spends more than they allow.
 
@@ -79,7 +82,7 @@ def run(
     a new folder; `workers` processes train the clients (0: one for each core). `ledger` names a ledger that
     outlives the run; without it the run keeps its own. A simulated `network` loses and delays replies.
     """
-    options = Options(name, seed, evaluate_every, workers, progress, network)
+    options = Options(name, seed, evaluate_every, workers, progress, network, executor)
     folder = RunFolder.vacant(Path(out)) if out is not None else None
     place = folder.path if folder is not None else None
     with Account.open(ledger or LedgerTerms(), task.data.name, place) as account:
@@ -104,6 +107,8 @@ def carry_out(
             f"the population has {len(population)} clients, but the data is dealt to {task.clients}; "
             "give one budget for each client that holds data"
         )
+    method = _sized(method, task)
+    check_executor(options.executor, method.privacy)
     resumed = folder is not None and folder.started
     streams = Streams(options.seed)
     composed = method.compose(account.allowance(population, method.privacy, resumed=resumed), streams)
@@ -119,7 +124,7 @@ def carry_out(
     head = account.charge(spending)
     if folder is not None:
         folder.write_json("statement.json", spending.statement(composed, account.window, head).to_json())
-    executor = executor_for(task, composed, streams, options.workers)
+    executor = executor_for(task, composed, streams, options.workers, options.executor)
     try:
         with options.progress(options.name, composed.plan.rounds) as show:
             state, lines = _train(task, composed, executor, streams, options, account, folder, show)
@@ -147,6 +152,16 @@ def carry_out(
     if folder is not None:
         _finish(folder, result, spending)
     return result
+
+
+def _sized(method: MethodOptions, task: Task) -> MethodOptions:
+    """The method with the number of the model's parameters, if it plans whole numbers, which need it."""
+    terms, size = method.privacy, task.layout.size
+    if terms.noise is not Noise.SKELLAM:
+        return method
+    if terms.parameters not in (None, size):
+        raise UsageError(f"privacy.parameters = {terms.parameters}: the model has {size}; leave it out")
+    return replace(method, privacy=replace(terms, parameters=size))
 
 
 def _train(

@@ -20,12 +20,13 @@ from sordino.experiment.run import Options, Progress, carry_out, no_progress
 @dataclass(frozen=True)
 class Means:
     """What a run works with, none of which changes its result: where data is, how many processes (0: one for
-    each core), the display, and the data sets that earlier runs left loaded."""
+    each core), the display, the data sets that earlier runs left loaded, and the executor."""
 
     data_dir: Path | None = None
     workers: int = 0
     progress: Progress = no_progress
     shelf: Shelf = field(default_factory=Shelf)
+    executor: str = "local"
 
 
 def run_recipe(recipe: Recipe, out: Path, means: Means | None = None) -> Result:
@@ -54,6 +55,7 @@ def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result
         means.workers,
         means.progress,
         recipe.network,
+        means.executor,
     )
     files = {
         "recipe.toml": toml.write(recipe.resolved()),

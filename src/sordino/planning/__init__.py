@@ -3,7 +3,13 @@
 from sordino.planning.bill import Bill, Charge, bill
 from sordino.planning.choice import Choice, Chosen, Constants, Rule
 from sordino.planning.grouped import GroupWeights, group_sums, own_clips
-from sordino.planning.integer import affordable_rounds, check_budget, integer_sum, least_threshold
+from sordino.planning.integer import (
+    affordable_rounds,
+    check_budget,
+    integer_plan,
+    integer_sum,
+    least_threshold,
+)
 from sordino.planning.local_steps import LocalSteps, local_plan
 from sordino.planning.one_sum import one_sum, one_sum_by_schedule, without_noise
 from sordino.planning.overview import Overview, overview
@@ -18,7 +24,7 @@ from sordino.planning.ratios import (
 )
 from sordino.planning.records import Records
 from sordino.planning.selection import select_probabilities
-from sordino.planning.terms import Against, Mode, Sampling, Terms, Trust
+from sordino.planning.terms import Against, Mode, Noise, Sampling, Terms, Trust
 
 __all__ = [
     "Against",
@@ -30,6 +36,7 @@ __all__ = [
     "GroupWeights",
     "LocalSteps",
     "Mode",
+    "Noise",
     "NoisySum",
     "Overview",
     "Phase",
@@ -49,6 +56,7 @@ __all__ = [
     "gdpfed_ratios",
     "given_ratios",
     "group_sums",
+    "integer_plan",
     "integer_sum",
     "least_threshold",
     "local_plan",

@@ -10,10 +10,11 @@ from sordino.budgets import Population
 from sordino.core.checks import count, not_negative
 from sordino.core.errors import UsageError
 from sordino.planning.individual import Schedule, individual_rates
+from sordino.planning.integer import integer_plan
 from sordino.planning.plan import NoisySum, Phase, Plan, Stratum, share_factor
 from sordino.planning.price import check_budgets, price
 from sordino.planning.strata import answers_needed, by_budget, calibrated, everyone, laws_for, uniform_rate
-from sordino.planning.terms import Against, Mode, Sampling, Terms
+from sordino.planning.terms import Against, Mode, Noise, Sampling, Terms
 from sordino.privatizers import QuantileClip
 from sordino.sampling import Law
 
@@ -42,6 +43,13 @@ def one_sum(
     record; refused otherwise. A noise multiplier that is given is checked in the same way.
     """
     count("rounds", rounds)
+    if terms.noise is Noise.SKELLAM:
+        if individual or noise_multiplier is not None or isinstance(clip, QuantileClip):
+            raise UsageError(
+                "privacy.noise = 'skellam' is planned for one budget and one clip: give rates = 'uniform' and "
+                "clip_norm, and leave noise_multiplier and adaptive_clip out"
+            )
+        return integer_plan(population, rounds=rounds, cohort=cohort, clip_norm=clip, terms=terms)
     if individual and noise_multiplier is not None:
         raise UsageError(
             "individual sampling rates and the noise are found together: leave noise_multiplier out, or give "

@@ -22,8 +22,17 @@ from sordino.budgets import Budget, Unit
 from sordino.core.checks import count, positive
 from sordino.core.errors import UsageError
 from sordino.planning.records import Records
-from sordino.planning.terms import Against, Terms, Trust
-from sordino.privatizers import Chain, Clip, GaussianNoise, Privatizer, QuantileClip, chain
+from sordino.planning.terms import Against, Noise, Terms, Trust
+from sordino.privatizers import (
+    Chain,
+    Clip,
+    Encoded,
+    GaussianNoise,
+    IntegerSum,
+    Privatizer,
+    QuantileClip,
+    chain,
+)
 from sordino.sampling import Law
 
 
@@ -44,6 +53,7 @@ class NoisySum:
     added, where the trust model costs that (shares for the survivors, topped up to a constant). With a
     `quantile` the clips follow a private quantile, whose bits are a second, small sum in the same price.
     With fewer answers than `survivors` the noise would be less than was accounted: the sum is not released.
+    `integer` is the mechanism of a sum of whole numbers, which then prices it; `std` and `surplus` follow it.
     """
 
     strata: tuple[int, ...]
@@ -54,6 +64,19 @@ class NoisySum:
     quantile: QuantileClip | None = None
     after: tuple[Privatizer, ...] = ()
     survivors: int = 0
+    integer: IntegerSum | None = None
+
+    @classmethod
+    def of_integers(cls, strata: tuple[int, ...], weight: PublicWeight, integer: IntegerSum) -> NoisySum:
+        """A sum of whole numbers over clients of `strata`."""
+        return cls(
+            strata=strata,
+            clip_norms=(integer.clip_norm,) * len(strata),
+            std=math.sqrt(integer.honest * integer.share) / integer.scale,
+            weight=weight,
+            surplus=math.sqrt(integer.shares / integer.honest),
+            integer=integer,
+        )
 
     def __post_init__(self) -> None:
         for norm in self.clip_norms:
@@ -66,12 +89,19 @@ class NoisySum:
             )
 
     def chain(self, stratum: int) -> Chain:
-        """What happens to an update of one of the sum's strata, from the client to the released sum."""
+        """What happens to an update of one of the sum's strata, from the client to the released sum.
+
+        In a sum of whole numbers a client encodes its update, and the noise is the sites'.
+        """
+        if self.integer is not None:
+            return Chain((Encoded(self.integer),), self.after)
         norm = self.clip_norms[self.strata.index(stratum)]
         return chain(Clip(norm), GaussianNoise(self.std * self.surplus), *self.after)
 
     def noise_multiplier(self, stratum: int) -> float:
         """The accounted noise over sensitivity for a client of `stratum`, everything it sends included."""
+        if self.integer is not None:
+            return self.integer.noise_multiplier
         multiplier = self.chain(stratum).noise_multiplier / self.surplus
         if self.quantile is None or multiplier == 0:
             return multiplier
@@ -108,10 +138,11 @@ class Phase:
     def event(self, stratum: int, against: Against) -> DpEvent:
         """What one round costs a client of `stratum`: every eligible one against outsiders, for whom the
         draw is hidden; each one that is invited against the server, which sees the draw."""
-        multiplier = self.sum_of(stratum).noise_multiplier(stratum)
-        if against is Against.SERVER:
-            return events.gaussian(multiplier)
-        return self.laws[stratum].event(multiplier)
+        noisy, law = self.sum_of(stratum), self.laws[stratum]
+        if noisy.integer is not None:
+            return noisy.integer.event(1.0 if against is Against.SERVER else law.expected / law.clients)
+        multiplier = noisy.noise_multiplier(stratum)
+        return events.gaussian(multiplier) if against is Against.SERVER else law.event(multiplier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +156,14 @@ class Plan:
     strata: tuple[Stratum, ...]
     phases: tuple[Phase, ...]
     records: Records | None = None
+
+    def __post_init__(self) -> None:
+        whole = all(noisy.integer is not None for phase in self.phases for noisy in phase.sums)
+        if self.terms.noise is Noise.SKELLAM and not whole:
+            raise UsageError(
+                "privacy.noise = 'skellam' is planned for method 'dp-fedavg' with rates = 'uniform' alone; leave it "
+                "out for others"
+            )
 
     @property
     def unit(self) -> Unit:
@@ -163,6 +202,8 @@ class Plan:
             return "no noise"
         first = self.phases[0]
         found = [first.sum_of(m).noise_multiplier(m) for m in range(len(self.strata))]
+        if self.terms.noise is Noise.SKELLAM:
+            return f"Skellam noise on whole numbers in shares of {self.terms.sites} sites, multiplier {found[0]:.4g}"
         if max(found) - min(found) <= 1e-9 * max(found):
             return f"noise multiplier {found[0]:.4g}"
         said = ", ".join(f"{z:.4g} ({group.name})" for z, group in zip(found, self.strata, strict=True))

@@ -38,6 +38,13 @@ class Mode(StrEnum):
     AS_PRINTED = "as-printed"
 
 
+class Noise(StrEnum):
+    """What is added to a sum: real numbers in simulation, or whole ones, as secure aggregation adds them."""
+
+    GAUSSIAN = "gaussian"
+    SKELLAM = "skellam"
+
+
 @dataclass(frozen=True)
 class Terms:
     """Section `[privacy]` of a recipe.
@@ -51,6 +58,10 @@ class Terms:
     `mode` 'as-printed' reproduces a paper (004) that draws exactly r clients and sizes the noise as if the
     cohort were Poisson. That breaks the budgets. Such a run states and charges what it truly costs, and only
     to a ledger of its own.
+
+    `noise` 'skellam' sums whole numbers, to the bit what a federation of `sites` does that host the clients in
+    blocks of equal size and add one share of noise each; `survivors` and `colluders` then count sites.
+    `parameters` is the size of the model, which a run fills in.
     """
 
     trust: Trust = Trust.SERVER_TRUSTED
@@ -62,10 +73,18 @@ class Terms:
     colluders: int = 0
     drop_outs: float = 0.0
     mode: Mode = Mode.TIGHT
+    noise: Noise = Noise.GAUSSIAN
+    sites: int | None = None
+    parameters: int | None = None
 
     def __post_init__(self) -> None:
+        self._check_integers()
         count("privacy.colluders", self.colluders, least=0)
-        for name, value in (("cap", self.cap), ("survivors", self.survivors)):
+        for name, value in (
+            ("cap", self.cap),
+            ("survivors", self.survivors),
+            ("parameters", self.parameters),
+        ):
             if value is not None:
                 count(f"privacy.{name}", value)
         if self.accountant not in ("pld", "rdp"):
@@ -96,6 +115,27 @@ class Terms:
             )
         if self.sampling is Sampling.EXACTLY and self.cap is not None:
             raise UsageError("privacy.cap limits Poisson cohorts; with sampling 'exactly' leave it out")
+
+    def _check_integers(self) -> None:
+        if self.noise is not Noise.SKELLAM:
+            if self.sites is not None:
+                raise UsageError(
+                    "privacy.sites counts the shares of noise = 'skellam'; leave it out, or give that noise"
+                )
+            return
+        if self.trust is not Trust.SUM_ONLY:
+            raise UsageError(
+                f"privacy.noise = 'skellam' is added in shares; with trust '{self.trust}' there are none: give trust "
+                "= 'sum-only'"
+            )
+        if self.sites is None:
+            raise UsageError("privacy.noise = 'skellam' needs privacy.sites: how many sites host the clients")
+        count("privacy.sites", self.sites, least=2)
+        if self.sampling is Sampling.EXACTLY or self.cap is not None or self.drop_outs:
+            raise UsageError(
+                "privacy.noise = 'skellam' is planned for Poisson cohorts and counts on `survivors` sites: leave "
+                "privacy.sampling, cap and drop_outs out"
+            )
 
     @property
     def adversary(self) -> Against:

@@ -2,8 +2,19 @@
 
 from sordino.privatizers.base import Chain, Privatizer, chain
 from sordino.privatizers.clip import Clip, QuantileClip
+from sordino.privatizers.encoded import Encoded
 from sordino.privatizers.gaussian import GaussianNoise
 from sordino.privatizers.integer import IntegerSum
 from sordino.privatizers.topk import TopK
 
-__all__ = ["Chain", "Clip", "GaussianNoise", "IntegerSum", "Privatizer", "QuantileClip", "TopK", "chain"]
+__all__ = [
+    "Chain",
+    "Clip",
+    "Encoded",
+    "GaussianNoise",
+    "IntegerSum",
+    "Privatizer",
+    "QuantileClip",
+    "TopK",
+    "chain",
+]

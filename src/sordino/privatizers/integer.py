@@ -32,8 +32,8 @@ Words = NDArray[np.unsignedinteger[Any]]
 WRAP = 1e-9
 """The largest probability, over a whole run, that any coordinate leaves the range of the modulus."""
 
-LARGEST_NORM = 2.0**30
-"""The largest ℓ2 norm of a client's integers: their squares add up exactly in 64 bits."""
+EXACT = 2**24
+"""Up to here single precision holds every whole number; a client's integers have no larger norm."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class IntegerSum:
             raise UsageError(
                 f"honest = {self.honest} shares cannot be counted on among shares = {self.shares}"
             )
-        if self.l2 > LARGEST_NORM:
+        if self.l2 > EXACT:
             raise UsageError(
                 f"scale = {self.scale:g} makes a client's norm {self.l2:.3g}; give a scale of at most "
-                f"{self.scale * LARGEST_NORM / self.l2:.3g}"
+                f"{self.scale * EXACT / self.l2:.3g}"
             )
         needed = self.needed_bits
         if self.bits < needed:
@@ -107,8 +107,13 @@ class IntegerSum:
         """The smallest b that sums leave with probability at most 1e-9 a run, by a union bound over d·T."""
         log_probability = math.log(WRAP / (2 * self.dimension * self.rounds))
         noise = tail_bound(self.shares * self.share, log_probability)
-        most = self.clients * math.ceil(self.scale * self.clip_norm + 0.5) + noise
+        most = self.clients * self.largest + noise
         return max(8, most.bit_length() + 1)
+
+    @property
+    def largest(self) -> int:
+        """The largest number on any coordinate of what one client adds."""
+        return math.ceil(self.scale * self.clip_norm + 0.5)
 
     @property
     def digest(self) -> bytes:
@@ -139,13 +144,13 @@ class IntegerSum:
                 return integers
             x *= 1 - 1e-9  # the norm was above by the rounding of the lines before
 
-    def share_of_noise(self, entropy: RandomBytes = SYSTEM) -> Integers:
-        """One site's share of the noise."""
-        return skellam(self.share, self.dimension, entropy)
+    def noise(self, shares: int, entropy: RandomBytes = SYSTEM) -> Integers:
+        """The noise of so many sites together; 1 for a site's own share."""
+        return skellam(shares * self.share, self.dimension, entropy)
 
     def contribution(self, total: Integers, entropy: RandomBytes = SYSTEM) -> Words:
         """What a site hands to secure aggregation: the sum of its clients' integers plus its share, mod 2^b."""
-        return self._words(total + self.share_of_noise(entropy))
+        return self.words(total + self.noise(1, entropy))
 
     def release(self, words: Words, survivors: int, entropy: RandomBytes = SYSTEM) -> NDArray[np.float64]:
         """The sum of `survivors` contributions, topped up to R shares, as numbers; what may leave the server.
@@ -157,8 +162,8 @@ class IntegerSum:
                 f"survivors = {survivors} must lie in {self.honest} to {self.shares}: "
                 "the noise would not be what was charged"
             )
-        missing = skellam((self.shares - survivors) * self.share, self.dimension, entropy)
-        return self.decode(self._words(words.astype(np.int64) + missing))
+        missing = self.noise(self.shares - survivors, entropy)
+        return self.decode(self.words(words.astype(np.int64) + missing))
 
     def decode(self, words: Words) -> NDArray[np.float64]:
         """The numbers that sums modulo 2^b stand for, those from 2^(b−1) on being negative."""
@@ -166,7 +171,8 @@ class IntegerSum:
         values[values >= 1 << (self.bits - 1)] -= 1 << self.bits
         return values / self.scale
 
-    def _words(self, values: Integers) -> Words:
+    def words(self, values: Integers) -> Words:
+        """Whole numbers modulo 2^b."""
         reduced = values & ((1 << self.bits) - 1)
         return reduced.astype(np.uint32 if self.bits <= 32 else np.uint64)
 

@@ -69,7 +69,7 @@ def test_contributions_add_up_to_the_integer_and_decode():
     noise = np.zeros(6, dtype=np.int64)
     for site, integers in enumerate(encoded):
         words = words + SUM.contribution(integers, seeded_for_tests(site))
-        noise += SUM.share_of_noise(seeded_for_tests(site))
+        noise += SUM.noise(1, seeded_for_tests(site))
     total = SUM.decode(words % 2**24) * SUM.scale
     assert total.tolist() == (sum(encoded) + noise).tolist()
 
