@@ -28,6 +28,10 @@ class Optimiser(Protocol):
         """The next parameters and state; the arguments are left as they are."""
         ...
 
+    def released(self, theta: Tensor, state: State) -> Tensor:
+        """The model that the run would end with: `theta` where clients train, or an average of its past."""
+        ...
+
 
 def _momentum(name: str, value: float) -> None:
     if not 0 <= value < 1:
@@ -55,6 +59,10 @@ class Sgd:
             return theta + self.learning_rate * aggregate, state
         velocity = self.momentum * state["velocity"] + aggregate
         return theta + self.learning_rate * velocity, {"velocity": velocity}
+
+    def released(self, theta: Tensor, state: State) -> Tensor:
+        """The last iterate."""
+        return theta
 
 
 @dataclass(frozen=True)
@@ -87,3 +95,47 @@ class Adam:
             (second / (1 - self.decay**done)).sqrt() + self.damping
         )
         return theta + self.learning_rate * direction, {"first": first, "second": second, "steps": steps}
+
+    def released(self, theta: Tensor, state: State) -> Tensor:
+        """The last iterate."""
+        return theta
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """Another optimiser's steps, and an exponential average of its iterates as the model that is released.
+
+    The average ā ← decay·ā + (1 − decay)·θ starts at 0 and is divided by its weights' sum, 1 − decay^t. Clients
+    train from θ; only what leaves the run is averaged, which takes noise out of it for nothing.
+    """
+
+    inner: Optimiser
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        _momentum("server.average", self.decay)
+
+    def init(self, theta: Tensor) -> State:
+        """The inner state, under its own names, and an empty average."""
+        held = {f"inner.{name}": tensor for name, tensor in self.inner.init(theta).items()}
+        return {**held, "average": torch.zeros_like(theta), "weight": torch.zeros((), dtype=torch.float64)}
+
+    def update(self, theta: Tensor, aggregate: Tensor, state: State) -> tuple[Tensor, State]:
+        """One inner step, and what it does to the average."""
+        after, held = self.inner.update(theta, aggregate, _inner(state))
+        average = self.decay * state["average"] + (1 - self.decay) * after
+        weight = self.decay * state["weight"] + (1 - self.decay)
+        named = {f"inner.{name}": tensor for name, tensor in held.items()}
+        return after, {**named, "average": average, "weight": weight}
+
+    def released(self, theta: Tensor, state: State) -> Tensor:
+        """The average; before the first round there is none, and `theta` is the model."""
+        weight = float(state["weight"])
+        return state["average"] / weight if weight else theta
+
+
+def _inner(state: State) -> State:
+    """The part of an averaged optimiser's state that belongs to the optimiser inside."""
+    return {
+        name.removeprefix("inner."): tensor for name, tensor in state.items() if name.startswith("inner.")
+    }

@@ -65,7 +65,7 @@ def train(
         while state.round < method.plan.rounds:
             hooks.before(state.round)
             state, played = play(state, method, executor, streams, network)
-            line = _line(executor, state, played, evaluate_every, method.plan.rounds)
+            line = _line(executor, state, played, method, evaluate_every)
             hooks.line(line)
             hooks.show(state, line)
             if interrupted() or time.monotonic() - last >= CHECKPOINT_SECONDS:
@@ -78,12 +78,12 @@ def train(
     return state
 
 
-def _line(executor: Executor, state: State, played: Played, every: int, rounds: int) -> dict[str, Any]:
+def _line(executor: Executor, state: State, played: Played, method: Method, every: int) -> dict[str, Any]:
     """One round's record, counted from 1 as people do."""
     started = time.perf_counter()
     scores: dict[str, float | None] = {}
-    if state.round == rounds or state.round % every == 0:
-        scores = executor.scores(state.theta).columns()
+    if state.round == method.plan.rounds or state.round % every == 0:
+        scores = executor.scores(state.released(method)).columns()
         del scores["auroc"]
     seconds = {**played.seconds, "evaluation": time.perf_counter() - started}
     return {

@@ -47,6 +47,10 @@ class State:
             public=method.bulletin.init() if method.bulletin is not None else {},
         )
 
+    def released(self, method: Method) -> Tensor:
+        """The parameters of the model that the run would end with now."""
+        return method.optimiser.released(self.theta, self.optimiser)
+
     def save(self, path: Path) -> None:
         """Writes a checkpoint, atomically and durably."""
         tensors = {"theta": self.theta, "last": self.last}

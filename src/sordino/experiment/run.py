@@ -128,11 +128,12 @@ def carry_out(
     try:
         with options.progress(options.name, composed.plan.rounds) as show:
             state, lines = _train(task, composed, executor, streams, options, account, folder, show)
-        scores = executor.scores(state.theta, auroc=True)
+        released = state.released(composed)
+        scores = executor.scores(released, auroc=True)
     finally:
         executor.close()
     statement = spending.statement(composed, account.window, account.finish(state.round))
-    parameters = task.layout.named(state.theta.cpu())
+    parameters = task.layout.named(released.cpu())
     seconds = [sum(line["seconds"].values()) for line in lines]
     summary: dict[str, Any] = {
         "name": options.name,

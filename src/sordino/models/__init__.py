@@ -2,5 +2,6 @@
 
 from sordino.models.catalogue import build, models
 from sordino.models.check import check
+from sordino.models.front import Fronted
 
-__all__ = ["build", "check", "models"]
+__all__ = ["Fronted", "build", "check", "models"]

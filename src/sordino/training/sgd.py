@@ -55,13 +55,14 @@ class LocalSgd:
         """Trains `model` in place on one client's examples; the loss is the mean over the steps."""
         if len(y) == 0:
             return Learnt(0.0)
+        x = model.features(x)
         rate = self.learning_rate * self.decay**visit.round
         data = [parameter.data for parameter in model.parameters]
         velocity: list[Tensor] = []
         total, steps = 0.0, self.steps_for(len(y))
         for batch in shuffled(len(y), self.batch_size, steps, visit.draw):
             inputs, labels = (x, y) if batch is None else (x[batch], y[batch])
-            loss = functional.cross_entropy(model(inputs), labels)
+            loss = functional.cross_entropy(model.trained(inputs), labels)
             gradients = torch.autograd.grad(loss, model.parameters)
             velocity = self._velocity(velocity, gradients)
             # One fused call for all parameters; torch.optim calls the same.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.core.vectors import Layout
+from sordino.models import Fronted
 
 
 @dataclass
@@ -37,3 +38,11 @@ class WorkingModel:
     def __call__(self, x: Tensor) -> Tensor:
         """The module's outputs, with images handed over channels-last."""
         return self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the module's fixed front end, if it has one, makes of inputs: once for all local steps."""
+        return self.module.features(x) if isinstance(self.module, Fronted) else x
+
+    def trained(self, features: Tensor) -> Tensor:
+        """The outputs, from what `features` gave."""
+        return self.module.head(features) if isinstance(self.module, Fronted) else self(features)
