@@ -158,9 +158,14 @@ def _methods() -> str:
     return "\n".join(f"### {name}\n\n{_table('method', kind)}" for name, kind in METHODS.items())
 
 
+_AVERAGE = """Any of them takes `average`, a number in [0, 1): the model that is evaluated and kept is then the
+exponential average of the iterates with this decay, while clients go on training from the last one.
+"""
+
+
 def _optimisers() -> str:
     known = ", ".join(f'`"{name}"`' for name in OPTIMISERS)
-    parts = [f"`optimiser` is one of {known}; the first is the default.\n"]
+    parts = [f"`optimiser` is one of {known}; the first is the default.\n", _AVERAGE]
     parts += [f"### optimiser = {name}\n\n{_table('server', kind)}" for name, kind in OPTIMISERS.items()]
     return "\n".join(parts)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sordino.aggregation import Adam, Optimiser, Sgd
+from sordino.aggregation import Adam, Averaged, Optimiser, Sgd
 from sordino.core.checks import count
 from sordino.core.errors import UsageError, did_you_mean, said_of, unknown
 from sordino.engine import Network
@@ -116,8 +116,9 @@ class Recipe:
         """The recipe with every default written out; reading it again gives an equal recipe."""
         parts = plain(self.method)
         method = {key: value for key, value in parts.items() if key not in ("training", "server", "privacy")}
-        optimiser = getattr(self.method, "server", Sgd())
-        named = next(name for name, kind in OPTIMISERS.items() if isinstance(optimiser, kind))
+        sections = {name: parts[name] for name in ("training", "privacy") if name in parts}
+        if "server" in parts:
+            sections["server"] = _server_table(getattr(self.method, "server"))  # noqa: B009
         return {
             **plain(self.settings),
             "data": {"name": self.data.name, **plain(self.data.options)},
@@ -125,9 +126,7 @@ class Recipe:
             "budgets": plain(self.budgets),
             "model": {"name": self.model.name, **plain(self.model.options)},
             "method": {"name": self.method.name, **method},
-            "training": parts.get("training", {}),
-            "server": {"optimiser": named, **parts.get("server", {})},
-            "privacy": parts.get("privacy", {}),
+            **sections,
             "ledger": plain(self.ledger),
             **({} if self.network is None else {"network": plain(self.network)}),
         }
@@ -187,4 +186,14 @@ def _server(table: Table) -> Optimiser:
     name = table.pop("optimiser", "sgd")
     if name not in OPTIMISERS:
         raise unknown("server.optimiser", str(name), OPTIMISERS)
-    return build(OPTIMISERS[name], table, "server")
+    average = table.pop("average", None)
+    optimiser = build(OPTIMISERS[name], table, "server")
+    return optimiser if average is None else Averaged(optimiser, convert(float, average, "server.average"))
+
+
+def _server_table(optimiser: Optimiser) -> Table:
+    """The inverse of `_server`."""
+    if isinstance(optimiser, Averaged):
+        return {**_server_table(optimiser.inner), "average": optimiser.decay}
+    named = next(name for name, kind in OPTIMISERS.items() if isinstance(optimiser, kind))
+    return {"optimiser": named, **plain(optimiser)}

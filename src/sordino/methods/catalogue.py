@@ -11,6 +11,7 @@ from sordino.methods.fedfdp import FedFdp
 from sordino.methods.gdpfed import GdpFed
 from sordino.methods.gdpfed_op import GdpFedOp
 from sordino.methods.gdpfed_plus import GdpFedPlus
+from sordino.methods.house import House
 from sordino.methods.idp_fedavg import IdpFedAvg
 from sordino.methods.pfa import Pfa
 from sordino.methods.record_dp_fedavg import RecordDpFedAvg
@@ -24,6 +25,7 @@ METHODS: dict[str, type[MethodOptions]] = {
         GdpFed,
         GdpFedOp,
         GdpFedPlus,
+        House,
         IdpFedAvg,
         Pfa,
         TimeAdaptive,

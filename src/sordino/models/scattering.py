@@ -61,9 +61,11 @@ class Scattering(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The features, each channel of an image normalised over its positions."""
-        return torch.cat([self._features(part) for part in x.split(AT_ONCE)])
+        raw = torch.cat([self._raw(part) for part in x.split(AT_ONCE)])
+        return scaled_to(FEATURE_NORM, functional.group_norm(raw, self.channels))
 
-    def _features(self, x: Tensor) -> Tensor:
+    def _raw(self, x: Tensor) -> Tensor:
+        """The averages of a few images, (examples, channels, rows, columns)."""
         planes = functional.pad(x, self.padding, mode="reflect").flatten(0, 1)
         spectrum = torch.fft.fft2(planes)[:, None]
         moduli = torch.fft.ifft2(spectrum * self.filters[0]).abs()
@@ -72,8 +74,7 @@ class Scattering(nn.Module):
             found.append(self._average(_halved(spectrum * self.filters[1])))
             second = torch.fft.fft2(moduli)[:, :, None] * self.filters[1]
             found.append(self._average(_halved(second).flatten(1, 2)))
-        features = torch.cat(found, dim=1).reshape(len(x), self.channels, *self.grid)
-        return scaled_to(FEATURE_NORM, functional.group_norm(features, self.channels))
+        return torch.cat(found, dim=1).reshape(len(x), self.channels, *self.grid)
 
     def _average(self, planes: Tensor) -> Tensor:
         """Gaussian averages on the grid, from planes of full or half resolution."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from sordino.accounting import accountants, events, fast
@@ -33,12 +34,16 @@ def individual_rates(
     schedule: Schedule,
     cohort: float,
     accountant: str,
+    floor: float = 0.0,
 ) -> tuple[float, tuple[float, ...]]:
     """(z, rates): every finite budget is used up, to 0.2 %, and not exceeded; the mean cohort is right to 0.5 %.
 
     The rates are each budget's largest, in the parts of the schedule whose factor is 1; `cohort` is the mean
     over all rounds. The search stays a little below the budgets by the fast accountant, which is never below
     the truth; the plan that is made of the answer is checked by the accountant of record.
+
+    With a `floor` nobody's rate is below floor · the mean rate: where the strictest budget could not afford
+    that, z rises until it can, and the rates of the others are cut at a common height, so that the cohort stays.
 
     Public clients (ε = inf) take part at the largest rate of the others, or all alike if nobody has a budget.
     """
@@ -71,7 +76,37 @@ def individual_rates(
 
     z = math.exp(cast(float, brentq(excess, math.log(low), math.log(high), xtol=2e-3)))
     expected_cohort(z)
+    least = floor * cohort / total / load
+    if rates.min() < least:
+        z = _noise_for(least, z, lambda z: (expected_cohort(z), float(rates.min()))[1])
+        rates = np.minimum(rates, _height(rates, np.array(clients), cohort / load))
     return z, tuple(float(rate) for rate in rates)
+
+
+def _noise_for(least: float, z: float, smallest_rate: Callable[[float], float]) -> float:
+    """The noise above z at which every budget affords the rate `least`; it is set when this returns."""
+    high = 2 * z
+    while smallest_rate(high) < least:
+        high *= 2
+
+    def excess(log_z: float) -> float:
+        return math.log(smallest_rate(math.exp(log_z)) / least)
+
+    enough = cast(float, brentq(excess, math.log(z), math.log(high), xtol=1e-3))
+    z = math.exp(enough + 1e-3)
+    smallest_rate(z)
+    return z
+
+
+def _height(rates: NDArray[np.float64], clients: NDArray[np.int64], cohort: float) -> float:
+    """Where to cut the rates off so that Σ clients · min(rate, height) = cohort; exact, by filling up."""
+    left, weight = cohort, float(clients.sum())
+    for i in np.argsort(rates):
+        if rates[i] * weight >= left:
+            break
+        left -= clients[i] * rates[i]
+        weight -= float(clients[i])
+    return float(left / weight) if weight else 1.0
 
 
 def _cost(z: float, schedule: Schedule, delta: float, accountant: str) -> Callable[[float], float]:

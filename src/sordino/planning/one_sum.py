@@ -36,8 +36,11 @@ def one_sum(
     terms: Terms,
     individual: bool,
     noise_multiplier: float | None = None,
+    floor: float = 0.0,
 ) -> Plan:
     """One noisy sum over everyone eligible; each stratum's own rate if `individual`, else the strictest's.
+
+    With a `floor`, each stratum's rate is at least that share of the mean rate (`individual_rates`).
 
     Guarantee: against the adversary of `terms`, no client's cost exceeds its budget, by the accountant of
     record; refused otherwise. A noise multiplier that is given is checked in the same way.
@@ -57,7 +60,7 @@ def one_sum(
         )
     strata = list(by_budget(population)) if individual else [everyone(population)]
     if len(strata) > 1:
-        return _scheduled(tuple(strata), ((rounds, 1.0),), cohort, clip, terms)
+        return _scheduled(tuple(strata), ((rounds, 1.0),), cohort, clip, terms, floor)
     stratum = strata[0]
     laws = laws_for(strata, (uniform_rate(cohort, len(stratum.members)),), rounds, terms)
     if noise_multiplier is not None:
@@ -79,7 +82,12 @@ def one_sum_by_schedule(
 
 
 def _scheduled(
-    strata: tuple[Stratum, ...], schedule: Schedule, cohort: float, clip: float | QuantileClip, terms: Terms
+    strata: tuple[Stratum, ...],
+    schedule: Schedule,
+    cohort: float,
+    clip: float | QuantileClip,
+    terms: Terms,
+    floor: float = 0.0,
 ) -> Plan:
     _refuse_individual(terms)
     rounds = sum(length for length, _ in schedule)
@@ -89,6 +97,7 @@ def _scheduled(
         schedule=schedule,
         cohort=cohort,
         accountant=terms.accountant,
+        floor=floor,
     )
     phases = tuple(
         _phase(

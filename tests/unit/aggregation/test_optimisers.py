@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sordino.aggregation import Adam, PublicWeight, Sgd
+from sordino.aggregation import Adam, Averaged, PublicWeight, Sgd
 from sordino.core.errors import UsageError
 
 
@@ -38,8 +38,33 @@ def test_adam():
     assert torch.allclose(_ours(Adam(0.1, 0.8, 0.95, 1e-3), AGGREGATES), theirs, atol=1e-6)
 
 
+@pytest.mark.parametrize("inner", [Sgd(0.3, 0.9), Adam(0.1)])
+def test_an_average_of_iterates_changes_what_is_released_and_no_step(inner):
+    optimiser = Averaged(inner, 0.8)
+    theta = plain = torch.ones(5)
+    state, plain_state = optimiser.init(theta), inner.init(plain)
+    assert torch.equal(optimiser.released(theta, state), theta)  # nothing to average yet
+    seen = []
+    for aggregate in AGGREGATES:
+        theta, state = optimiser.update(theta, aggregate, state)
+        plain, plain_state = inner.update(plain, aggregate, plain_state)
+        seen.append(theta)
+        assert torch.equal(theta, plain)
+    weights = [0.8**age for age in range(len(seen))][::-1]
+    wanted = sum(w * iterate for w, iterate in zip(weights, seen, strict=True)) / sum(weights)
+    assert torch.allclose(optimiser.released(theta, state), wanted, atol=1e-6)
+    assert torch.equal(inner.released(theta, plain_state), theta)
+
+
+def test_averaging_over_nothing_is_the_last_iterate():
+    theta, state = Averaged(Sgd(), 0.0).update(
+        torch.ones(5), AGGREGATES[0], Averaged(Sgd(), 0.0).init(torch.ones(5))
+    )
+    assert torch.equal(Averaged(Sgd(), 0.0).released(theta, state), theta)
+
+
 def test_updates_leave_their_arguments_alone():
-    for optimiser in (Sgd(1.0, 0.9), Adam()):
+    for optimiser in (Sgd(1.0, 0.9), Adam(), Averaged(Adam())):
         theta, aggregate = torch.ones(3), torch.ones(3)
         state = optimiser.init(theta)
         kept = {name: tensor.clone() for name, tensor in state.items()}
@@ -55,7 +80,10 @@ def test_public_weights_name_their_facts():
         PublicWeight.mean_over(0)
 
 
-@pytest.mark.parametrize("make", [lambda: Sgd(0.0), lambda: Sgd(1.0, 1.0), lambda: Adam(momentum=-0.1)])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Sgd(0.0), lambda: Sgd(1.0, 1.0), lambda: Adam(momentum=-0.1), lambda: Averaged(Sgd(), 1.0)],
+)
 def test_bad_values_are_refused(make):
     with pytest.raises(UsageError, match=r"server\."):
         make()

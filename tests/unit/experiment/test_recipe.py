@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sordino.aggregation import Adam
+from sordino.aggregation import Adam, Averaged
 from sordino.core.errors import UsageError
 from sordino.core.streams import Streams
 from sordino.experiment import toml
@@ -45,6 +45,22 @@ def test_sections_become_the_methods_parts():
 
 
 @pytest.mark.parametrize(
+    "change",
+    [{"server": {"optimiser": "adam", "average": 0.9}}, {"method": {"name": "house", "floor": 0.2}}],
+)
+def test_averages_and_methods_without_a_server_of_their_own_read_back(change):
+    recipe = Recipe.of({**BASE, **change})
+    table = recipe.resolved()
+    again = Recipe.of(tomllib.loads(toml.write(table)))
+    assert again.method == recipe.method
+    assert again.resolved() == table
+    if "server" in change:
+        assert recipe.method.server == Averaged(Adam(), 0.9)
+    else:
+        assert "server" not in table
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"method": {}}, "method.name is missing"),
@@ -56,6 +72,8 @@ def test_sections_become_the_methods_parts():
         ({"method": {"name": "dp-fedavg", "adaptive_clip": {}}}, "adaptive_clip.start is missing"),
         ({"method": {"name": "dp-fedavg", "adaptive_clip": {"strt": 1}}}, "did you mean 'start'"),
         ({"server": {"optimiser": "adm"}}, "did you mean 'adam'"),
+        ({"server": {"average": 1.0}}, r"server\.average = 1 must lie in"),
+        ({"method": {"name": "house"}, "server": {}}, r"takes no section \[server\]"),
         ({"budgets": {"epsilon": 1.0, "uniform": {"low": 0.0, "high": 1.0}}}, "both epsilon and uniform"),
         (
             {"budgets": {"groups": [{"name": "a", "epsilon": 1.0}, {"name": "a", "epsilon": 2.0}]}},

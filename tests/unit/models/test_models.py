@@ -12,7 +12,7 @@ from sordino.core.errors import UsageError
 from sordino.models import build, check, models
 
 GREY, COLOUR, SMALL, TEXT = (1, 28, 28), (3, 32, 32), (1, 8, 8), (80,)
-QUICK = ("logistic", "mlp", "cnn", "cnn-3-layer", "cnn-512-32", "lstm-small")
+QUICK = ("logistic", "mlp", "cnn", "cnn-3-layer", "cnn-512-32", "scattering", "lstm-small")
 
 PARAMETERS = [
     ("logistic", GREY, 7_850),
@@ -23,6 +23,7 @@ PARAMETERS = [
     ("alexnet", GREY, 3_290_570),  # 3.3M
     ("mobilenet-v2", COLOUR, 2_296_922),  # 2.3M
     ("resnet-18", GREY, 11_172_810),  # 11.1M
+    ("scattering", GREY, 39_690),
     ("lstm", TEXT, 819_920),
     ("lstm-small", TEXT, 24_784),
 ]

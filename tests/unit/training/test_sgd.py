@@ -19,7 +19,7 @@ def _data(n=23):
     return torch.randn(n, 1, 8, 8, generator=generator), torch.randint(0, 10, (n,), generator=generator)
 
 
-@pytest.mark.parametrize("name", ["logistic", "mlp", "cnn"])
+@pytest.mark.parametrize("name", ["logistic", "mlp", "cnn", "scattering"])
 @pytest.mark.parametrize("batch_size", [None, 5])
 def test_equals_a_plain_loop(name, batch_size):
     x, y = _data()
@@ -74,3 +74,12 @@ def test_no_examples_means_no_change():
 def test_bad_values_are_refused(make):
     with pytest.raises(UsageError, match="training"):
         make()
+
+
+def test_a_fixed_front_end_is_computed_once_for_all_steps():
+    x, y = _data()
+    model = WorkingModel.of(build("scattering", (1, 8, 8), 10, seed=2))
+    calls = []
+    model.module.front.register_forward_hook(lambda *_: calls.append(1))
+    LocalSgd(steps=7, batch_size=5).run(model, x, y, Visit(0, 0, np.random.default_rng(4)))
+    assert len(calls) == 1

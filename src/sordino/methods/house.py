@@ -1,0 +1,105 @@
+"""The house method: client-level privacy in which nothing is left to tune.
+
+    Δ_i = −C·∇F_i(θ_t)/‖∇F_i(θ_t)‖ for nearly every client (one long step on all its examples, clipped)
+    v ← μ·v + (Σ_{i∈S_t} Δ_i + N(0, z²C² I)) / (Σ_i q_i);  θ_{t+1} = θ_t + η_g·v
+    the model is Σ_s β^{t−s} θ_s over its weights' sum
+
+One sum over everyone and one noise, with an own sampling rate for each budget, from the accountant. The step η_g is
+set by the plan's own noise: over T rounds the noise alone moves a parameter by η_g·z·C·√T/((1 − μ)·Σ_i q_i), which
+is held at a constant. No data is asked for any of it.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import ClassVar
+
+from sordino.aggregation import Averaged, Optimiser, Sgd
+from sordino.budgets import Population
+from sordino.budgets.groups import by_least_waste
+from sordino.core.errors import UsageError
+from sordino.core.streams import DEFAULT_STREAMS, Streams
+from sordino.methods.base import Method
+from sordino.planning import Against, Plan, Sampling, Terms, one_sum
+from sordino.training import LocalSgd
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What house.toml holds; its comments say what each is."""
+
+    clip_norm: float
+    local_rate: float
+    momentum: float
+    walk: float
+    most_rate: float
+    averaged: float
+    tiers: int
+
+
+@cache
+def constants() -> Constants:
+    """The frozen constants."""
+    text = files("sordino.methods").joinpath("house.toml").read_text(encoding="utf-8")
+    return Constants(**tomllib.loads(text))
+
+
+@dataclass(frozen=True)
+class House:
+    """Plans everything from the budgets: sampling rates, noise, step size and averaging.
+
+    Unit: client. Relation: add-or-remove against outsiders, zero-out against the server. `cohort` clients are
+    expected in each of `rounds` rounds. A client with any budget is drawn at least at `floor` times the mean
+    rate; where that binds, the noise is larger than looser budgets need, and they are not used up. Against a
+    server that sees who is drawn, own rates protect nobody: there everyone has the rate and the noise of the
+    strictest budget.
+    """
+
+    name: ClassVar[str] = "house"
+    summary: ClassVar[str] = (
+        "own sampling rates, steps sized by the noise, averaged iterates; nothing to tune"
+    )
+
+    rounds: int = 50
+    cohort: float = 50
+    floor: float = 0.1
+    privacy: Terms = field(default_factory=Terms)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.floor <= 1:
+            raise UsageError(f"floor = {self.floor:g} must lie in [0, 1]: a share of the mean sampling rate")
+
+    def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
+        """One sum over a stratum for each budget (or tier of budgets), where the adversary allows it."""
+        chosen = constants()
+        hidden = self.privacy.adversary is Against.OUTSIDERS
+        individual = hidden and self.privacy.sampling is Sampling.POISSON and self.privacy.cap is None
+        if individual and len(population.tiers()) > chosen.tiers:
+            population = by_least_waste(population, chosen.tiers).levelled()
+        plan = one_sum(
+            population,
+            rounds=self.rounds,
+            cohort=self.cohort,
+            clip=chosen.clip_norm,
+            terms=self.privacy,
+            individual=individual,
+            floor=self.floor,
+        )
+        return Method(self.name, plan, LocalSgd(chosen.local_rate, steps=1), server(plan, chosen))
+
+
+def server(plan: Plan, chosen: Constants) -> Optimiser:
+    """The server's steps, sized by the plan's noise alone."""
+    variance = sum(
+        phase.rounds * sum((noisy.std * noisy.surplus * noisy.weight.value) ** 2 for noisy in phase.sums)
+        for phase in plan.phases
+    )
+    rate = chosen.most_rate
+    if variance:
+        rate = min(rate, chosen.walk * (1 - chosen.momentum) / math.sqrt(variance))
+    decay = max(0.0, 1 - 1 / (chosen.averaged * plan.rounds))
+    return Averaged(Sgd(rate, chosen.momentum), decay)
