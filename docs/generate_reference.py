@@ -45,6 +45,7 @@ PACKAGES = (
     "planning",
     "methods",
     "engine",
+    "report",
 )
 """Packages whose public names are documented beside those of `sordino` itself, in the order of a round."""
 

@@ -99,7 +99,7 @@ def _said(figures: Iterable[Guarantee], against: str) -> str:
     groups = "; ".join(
         f"{figure.group} ({figure.clients:,} clients, {figure.sampling}): "
         + (
-            f"({_up(figure.epsilon)}, {figure.delta:.3g})"
+            f"({rounded_up(figure.epsilon)}, {figure.delta:.3g})"
             if math.isfinite(figure.epsilon)
             else "no guarantee"
         )
@@ -110,7 +110,7 @@ def _said(figures: Iterable[Guarantee], against: str) -> str:
     return f"Against {_who(against)}, {kind}: {groups}."
 
 
-def _up(epsilon: float) -> str:
+def rounded_up(epsilon: float) -> str:
     """ε to four digits, rounded up: a printed figure is never below the computed one."""
     digits = 4 - 1 - math.floor(math.log10(epsilon)) if epsilon > 0 else 4
     step = 10.0**-digits

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from sordino import __version__
-from sordino.cli import account, data, ledger, many, model, plan, run
+from sordino.cli import account, data, ledger, many, model, plan, report, run
 from sordino.core.errors import SordinoError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("plan")(plan.plan)
 app.command("sweep")(many.sweep)
 app.command("compare")(many.compare_runs)
 app.command("reproduce")(many.reproduce_table)
+app.command("report")(report.report)
 app.command("methods")(run.methods)
 app.command("export")(model.export)
 app.command("predict")(model.predict)

@@ -55,7 +55,17 @@ def run(
         chosen = Recipe.read(recipe, settings, seed)
         folder = out or _fresh(recipe.stem)
         shown = [run_recipe(chosen, folder, means)]
-    _show(shown, as_json)
+    _show(shown, _report(shown), as_json)
+
+
+def _report(results: list[Result]) -> Path:
+    """The report of what was run, in its folder; returns the folder."""
+    from sordino.report import write_report
+
+    folders = [result.folder for result in results if result.folder is not None]
+    common = folders[0] if len(folders) == 1 else folders[0].parent
+    write_report(folders, common / "report.html")
+    return common
 
 
 def _demo(settings: list[str], seed: int | None, out: Path | None, means: Means) -> list[Result]:
@@ -81,7 +91,7 @@ def _fresh(name: str) -> Path:
     return path
 
 
-def _show(results: list[Result], as_json: bool) -> None:
+def _show(results: list[Result], folder: Path, as_json: bool) -> None:
     summaries = [result.summary for result in results]
     if as_json:
         main = next((s for s in summaries if s["name"] == "individual"), summaries[0])
@@ -92,9 +102,7 @@ def _show(results: list[Result], as_json: bool) -> None:
     console.print()
     console.print(comparison(summaries))
     console.print()
-    folders = [result.folder for result in results if result.folder is not None]
-    common = folders[0] if len(folders) == 1 else folders[0].parent
-    console.print(f"Recorded in {common} (metrics, spend, statement).", soft_wrap=True)
+    console.print(f"Recorded in {folder}; to look at: {folder / 'report.html'}", soft_wrap=True)
 
 
 def methods(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:

@@ -1,7 +1,8 @@
 """One folder a run: everything that says what was run, what came out and what it cost.
 
 recipe.toml          the recipe with every default written out
-run.json             run id, seed, versions, the plan's terms
+run.json             run id, seed, versions
+plan.json            what was fixed before training, and what it costs
 metrics.jsonl        one line a round; what is under `unpaid` is for your eyes only
 checkpoint.safetensors
 parameters.safetensors, spend.csv, statement.txt, statement.json, fairness.json, summary.json    at the end

@@ -27,6 +27,7 @@ from sordino.engine import Executor, Hooks, Network, State, Task, check_executor
 from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.fairness import fairness
 from sordino.experiment.folder import Line, RunFolder
+from sordino.experiment.planned import plan_json
 from sordino.experiment.result import Result, columns, model_sha256
 from sordino.experiment.spending import Spending
 from sordino.methods import Method, MethodOptions
@@ -123,6 +124,7 @@ def carry_out(
         folder.start({**(files or {}), "run.json": as_json(_facts(options, account))})
     head = account.charge(spending)
     if folder is not None:
+        folder.write_json("plan.json", plan_json(composed.plan, task.layout.size))
         folder.write_json("statement.json", spending.statement(composed, account.window, head).to_json())
     executor = executor_for(task, composed, streams, options.workers, options.executor)
     try:

@@ -92,6 +92,22 @@ class Spending:
             "this run truly guarantees, and were charged to a ledger of its own",
         )
 
+    def rates(self) -> NDArray[np.float64]:
+        """The probability with which each client takes part in a round, on average over the rounds.
+
+        Where cohorts are drawn with replacement, how often it is expected to.
+        """
+        rate = np.zeros(len(self.population))
+        if self.plan.records is not None:
+            law = self.plan.phases[0].laws[0]
+            everyone = law.expected == law.clients
+            rate[self.population.eligible] = 1.0 if everyone else law.expected * self.plan.records.chosen.p
+            return rate
+        for phase in self.plan.phases:
+            for stratum, law in zip(self.plan.strata, phase.laws, strict=True):
+                rate[stratum.members] += law.expected / law.clients * phase.rounds / self.plan.rounds
+        return rate
+
     def by_group(self) -> dict[str, float | None]:
         """The largest ε charged in each budget group; None where nothing is guaranteed."""
         spent = np.zeros(len(self.population.group_names))
@@ -130,7 +146,7 @@ class Spending:
         )
 
     def write_csv(self, path: Path) -> None:
-        """One row for each client: identity, group, declared size, budget and spend."""
+        """One row for each client: identity, group, declared size, sampling rate, budget and spend."""
         spent = self.columns()
         names = pa.array(self.population.group_names)
         table = pa.table(
@@ -138,6 +154,7 @@ class Spending:
                 "id": pa.array([str(name) for name in self.population.ids_array()]),
                 "group": names.take(pa.array(self.population.group)),
                 "size": self.population.sizes,
+                "sampling_rate": self.rates(),
                 "epsilon_budget": self.population.epsilon,
                 "epsilon_spent": spent["epsilon"],
                 "delta_budget": self.population.delta,

@@ -1,0 +1,86 @@
+"""A plan and its price as JSON: what `plan.json` in a run's folder holds, and what a planner prints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from sordino.accounting.encoding import event_to_json
+from sordino.planning import Against, Plan, overview, price
+from sordino.planning.course import course
+
+Json = dict[str, Any]
+
+
+def plan_json(plan: Plan, parameters: int) -> Json:
+    """Everything that was fixed before training, and what it costs; `parameters` is the model's size.
+
+    All of it is public: budgets, declared sizes and what was computed from them. Infinite values are null.
+    """
+    by_client = plan.records is not None  # who adds its own noise is priced by client, not by stratum
+    groups = _groups_of_clients(plan) if by_client else _groups_of_plan(plan)
+    spent = course(plan, price(plan, plan.terms.adversary))
+    return {
+        "rounds": plan.rounds,
+        "unit": str(plan.unit),
+        "trust": str(plan.terms.trust),
+        "against": str(plan.terms.adversary),
+        "accountant": plan.terms.accountant,
+        "parameters": parameters,
+        "cohort": sum(law.expected for law in plan.phases[0].laws),
+        "groups": groups,
+        "spent_by_round": {
+            "rounds": spent.rounds.tolist(),
+            "epsilon": [[_finite(value) for value in row] for row in spent.epsilon],
+        },
+    }
+
+
+def _groups_of_plan(plan: Plan) -> list[Json]:
+    return [
+        {
+            "name": line.name,
+            "clients": line.clients,
+            "epsilon_budget": _finite(line.epsilon),
+            "delta_budget": line.delta,
+            "epsilon_outsiders": _finite(line.outsiders.epsilon),
+            "epsilon_server": _finite(line.server.epsilon),
+            "event": event_to_json(plan.event(index, plan.terms.adversary)),
+            "parts": [{name: _finite(value) for name, value in asdict(part).items()} for part in line.parts],
+        }
+        for index, line in enumerate(overview(plan).groups)
+    ]
+
+
+def _groups_of_clients(plan: Plan) -> list[Json]:
+    """Budget groups whose clients release each at its own noise: each group's figure is its largest."""
+    both = zip(price(plan, Against.OUTSIDERS), price(plan, Against.SERVER), strict=True)
+    return [
+        {
+            "name": outsiders.group,
+            "clients": outsiders.clients,
+            "epsilon_budget": _finite(_largest_budget(plan, outsiders.group)),
+            "delta_budget": outsiders.delta,
+            "epsilon_outsiders": _finite(outsiders.epsilon),
+            "epsilon_server": _finite(server.epsilon),
+            "parts": [],
+        }
+        for outsiders, server in both
+    ]
+
+
+def _largest_budget(plan: Plan, group: str) -> float:
+    """The largest finite ε that clients of a budget group allow; ∞ for the public ones."""
+    assert plan.records is not None
+    population = plan.records.population
+    if group not in population.group_names:
+        return math.inf
+    allowed = population.epsilon[population.group == population.group_names.index(group)]
+    return float(allowed[np.isfinite(allowed)].max(initial=0.0)) or math.inf
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isinf(value) else value

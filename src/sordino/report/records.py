@@ -1,0 +1,170 @@
+"""What a report is made of: the folders of runs, read once, and what of them may be shown to whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from sordino.accounting.statement import Statement
+from sordino.core.errors import UsageError
+from sordino.experiment import toml
+from sordino.experiment.folder import RunFolder
+from sordino.experiment.result import columns
+
+Table = dict[str, Any]
+
+SCORES = ("accuracy", "loss", "balanced_accuracy", "auroc")
+PUBLIC_SUMMARY = ("name", "method", "rounds", "epsilon_max", "epsilon_by_group", "delta", "against", *SCORES)
+PUBLIC_METRICS = ("round", "clip_norm", "void", *SCORES)
+"""What a public report may use of a run's summary and metrics. Everything else is left out: what was recorded
+without paying for it, realised cohorts, times (they tell the size of the cohort), and the seed (whoever has it can
+take the noise off)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """A run's clients in columns; `group` holds each one's place in `group_names`."""
+
+    group_names: tuple[str, ...]
+    group: NDArray[np.int32]
+    size: NDArray[np.float64]
+    sampling_rate: NDArray[np.float64]
+    epsilon_budget: NDArray[np.float64]
+    epsilon_spent: NDArray[np.float64]
+
+    @classmethod
+    def read(cls, path: Path) -> Clients:
+        """From a run's spend.csv."""
+        numbers = [field.name for field in fields(cls)][2:]
+        kinds: dict[str, Any] = {name: pa.float64() for name in numbers}
+        kinds["group"] = pa.dictionary(pa.int32(), pa.string())
+        options = pyarrow.csv.ConvertOptions(include_columns=["group", *numbers], column_types=kinds)
+        table = pyarrow.csv.read_csv(path, convert_options=options).unify_dictionaries().combine_chunks()
+        group = table["group"].chunk(0)
+        columns = {name: table[name].to_numpy() for name in numbers}
+        return cls(tuple(group.dictionary.to_pylist()), group.indices.to_numpy(), **columns)
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One finished run, as its folder tells it. Absent parts are empty."""
+
+    path: Path
+    summary: Table
+    metrics: dict[str, list[Any]]
+    statement: Statement
+    facts: Table
+    recipe: Table
+    plan: Table
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """The record in a run's folder; parameters are not read."""
+        folder = RunFolder.existing(path)
+        has_recipe, has_plan = folder.file("recipe.toml").is_file(), folder.file("plan.json").is_file()
+        return cls(
+            path=path,
+            summary=folder.read_json("summary.json"),
+            metrics=_with_time(columns(folder.lines())),
+            statement=Statement.of_json(folder.read_json("statement.json")),
+            facts=folder.read_json("run.json"),
+            recipe=toml.read(folder.file("recipe.toml")) if has_recipe else {},
+            plan=folder.read_json("plan.json") if has_plan else {},
+        )
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return str(self.summary["name"])
+
+    @cached_property
+    def clients(self) -> Clients:
+        """What spend.csv says of each client, but for the identities."""
+        return Clients.read(self.path / "spend.csv")
+
+    @property
+    def own_data(self) -> bool:
+        """Whether the data is somebody's own: a table, a function, or unknown (a run without a recipe)."""
+        name = self.recipe.get("data", {}).get("name", "table")
+        return name == "table" or ":" in name
+
+    @property
+    def tested_on_clients(self) -> bool:
+        """Whether the test rows were set aside from the clients' own file: then no budget covers the scores."""
+        data = self.recipe.get("data", {})
+        return data.get("name") == "table" and "test" not in data
+
+    def public(self) -> Record:
+        """The record without what nobody paid for."""
+        hidden = SCORES if self.tested_on_clients else ()
+        recipe: Table = {key: value for key, value in self.recipe.items() if key not in ("seed", "ledger")}
+        data = {key: _file_name(value) for key, value in recipe.get("data", {}).items()}
+        return replace(
+            self,
+            summary={k: self.summary[k] for k in PUBLIC_SUMMARY if k in self.summary and k not in hidden},
+            metrics={k: v for k, v in self.metrics.items() if k in PUBLIC_METRICS and k not in hidden},
+            facts={"versions": self.facts.get("versions", {})},
+            recipe={**recipe, "data": data} if recipe else {},
+        )
+
+
+def _with_time(metrics: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns, with the seconds of whole rounds beside those of their parts."""
+    parts = [values for name, values in metrics.items() if name.startswith("seconds.")]
+    return {**metrics, "seconds": [sum(filter(None, row)) for row in zip(*parts, strict=True)]}
+
+
+def _file_name(value: Any) -> Any:
+    """The last part of a path: where a file lies on a disk is nobody's business."""
+    return Path(value).name if isinstance(value, str) and "/" in value else value
+
+
+@dataclass(frozen=True)
+class Found:
+    """The runs below some folders: the finished ones, and the folders of those that are not."""
+
+    records: tuple[Record, ...]
+    unfinished: tuple[Path, ...]
+
+
+def find(paths: Sequence[Path]) -> Found:
+    """The runs in `paths`: each is a run's folder, or a folder with runs somewhere below it."""
+    records: list[Record] = []
+    unfinished: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise UsageError(f"{path} is not a folder; give the folder of a run, or one that holds runs")
+        folders = (
+            [path] if (path / "run.json").is_file() else sorted(f.parent for f in path.rglob("run.json"))
+        )
+        if not folders:
+            raise UsageError(f"{path} holds no run; give what `sordino run --out` was given")
+        for folder in folders:
+            if RunFolder(folder).finished:
+                records.append(_read(folder))
+            else:
+                unfinished.append(folder)
+    if not records:
+        raise UsageError(
+            f"{unfinished[0]} holds a run that is not finished; go on with: sordino run --resume {unfinished[0]}"
+        )
+    return Found(tuple(records), tuple(unfinished))
+
+
+def _read(folder: Path) -> Record:
+    try:
+        return Record.read(folder)
+    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{folder} holds a run that cannot be read: {error!r}") from error
