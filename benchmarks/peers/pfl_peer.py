@@ -1,10 +1,12 @@
 """pfl 0.6: federated averaging with a central Gaussian mechanism, no metrics.
 
-python pfl_peer.py ROUNDS cnn|logistic
+python pfl_peer.py ROUNDS cnn|logistic                                              one process, its threads
+python -m torch.distributed.run --nproc-per-node=2 pfl_peer.py ROUNDS cnn|logistic    two processes of one thread
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -77,7 +79,8 @@ def main() -> None:
         callbacks=[tick],
         send_metrics_to_platform=False,
     )
-    work.report(tick.clock.seconds())
+    if os.environ.get("RANK", "0") == "0":
+        work.report(tick.clock.seconds())
 
 
 if __name__ == "__main__":
