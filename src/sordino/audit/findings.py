@@ -1,0 +1,90 @@
+"""What an audit found, for people and for machines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A lower bound on ε of one group beside the ledger's claim, both at `delta`, under one relation.
+
+    `epsilon_lower` is the ε of the planned mechanism with `noise_at_most` times its noise: with more noise so many
+    right guesses are too unlikely. It uses the whole privacy curve of that mechanism. `epsilon_lower_any` holds
+    whatever the mechanism is, and is weaker. Each lies above the truth with probability 1 − confidence at most.
+    """
+
+    group: str
+    canaries: int
+    guesses: int
+    correct: int
+    epsilon_claimed: float
+    delta: float
+    against: str
+    relation: str
+    noise_at_most: float
+    epsilon_lower: float
+    epsilon_lower_any: float
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.epsilon_lower > self.epsilon_claimed
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON types; None where any amount of noise would do."""
+        noise = None if math.isinf(self.noise_at_most) else self.noise_at_most
+        return {**asdict(self), "noise_at_most": noise, "exceeds_claim": self.exceeds}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Findings for each budget group, by one kind of canaries (`attack`), scored by one `view`.
+
+    The confidence is that of each bound by itself.
+    """
+
+    attack: str
+    view: str
+    confidence: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether any claim is refuted."""
+        return any(finding.exceeds for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON types."""
+        return {
+            "attack": self.attack,
+            "view": self.view,
+            "confidence": self.confidence,
+            "exceeds_claim": self.exceeds,
+            "groups": [finding.to_json() for finding in self.findings],
+        }
+
+    def table(self) -> Table:
+        """For a terminal."""
+        table = Table(show_edge=False, pad_edge=False)
+        for name, justify in (("group", "left"), ("canaries", "right"), ("right guesses", "right")):
+            table.add_column(name, justify=justify)  # pyright: ignore[reportArgumentType]
+        for name in ("ε at least", "whatever it is", "ε claimed", "δ"):
+            table.add_column(name, justify="right")
+        table.add_column("claim")
+        for found in self.findings:
+            table.add_row(
+                found.group,
+                f"{found.canaries:,}",
+                f"{found.correct} of {found.guesses}",
+                f"{found.epsilon_lower:.2f}",
+                f"{found.epsilon_lower_any:.2f}",
+                f"{found.epsilon_claimed:.2f}",
+                f"{found.delta:.2g}",
+                "REFUTED" if found.exceeds else "stands",
+            )
+        return table
