@@ -14,7 +14,7 @@ TORCH = torch==2.13.0
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format docs dist system-deps test-data soak bench reproduce clean
+.PHONY: help demo test check format docs dist system-deps test-data soak audit-statistics bench reproduce clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,9 @@ test-data: $(VENV)/installed-dev ## the tests on real data sets, from SORDINO_DA
 
 soak: $(VENV)/installed-dev ## long statistics, random kills
 	@$(BIN)/python -m pytest -m soak
+
+audit-statistics: $(VENV)/installed-dev ## how often audits raise false alarms, over 200 runs
+	@$(BIN)/python -m pytest -m soak tests/statistical/test_audit.py
 
 bench: $(VENV)/installed-dev ## every benchmark, each beside its peers
 	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1;; esac; done

@@ -1,6 +1,18 @@
 """Proof by attack: canaries inserted by coins, guesses about them, and the lower bounds that those prove."""
 
 from sordino.audit.findings import Audit, Finding
-from sordino.audit.mechanism import View, audit_mechanism
+from sordino.audit.mechanism import View, audit_clients
+from sordino.audit.records import audit_records
+from sordino.audit.run import Attack, audit, audit_recipe, audit_run
 
-__all__ = ["Audit", "Finding", "View", "audit_mechanism"]
+__all__ = [
+    "Attack",
+    "Audit",
+    "Finding",
+    "View",
+    "audit",
+    "audit_clients",
+    "audit_recipe",
+    "audit_records",
+    "audit_run",
+]

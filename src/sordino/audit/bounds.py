@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from sordino.core.checks import count, probability
 from sordino.core.errors import UsageError
@@ -95,15 +95,16 @@ def epsilon_of_any(
     """
     _check(canaries, guesses, correct, 1 - confidence)
 
-    def refuted(epsilon: float) -> float:
-        return 1 - confidence - p_value(canaries, guesses, correct, epsilon, delta)
+    def refuted(epsilon: float) -> bool:
+        return p_value(canaries, guesses, correct, epsilon, delta) < 1 - confidence
 
-    if refuted(0.0) <= 0:
-        return 0.0
-    if refuted(MOST_EPSILON) > 0:
-        return MOST_EPSILON
-    # from the side that is still refuted
-    return max(0.0, float(optimize.brentq(refuted, 0.0, MOST_EPSILON, xtol=1e-9)) - 1e-9)
+    low, high = 0.0, MOST_EPSILON
+    if not refuted(low):
+        return low
+    while high - low > 1e-7:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
 
 
 def gaussian_tradeoff(mu: float) -> Tradeoff:

@@ -119,12 +119,15 @@ def planted(plan: Plan, count: int, against: Against) -> Plan:
         replace(stratum, members=np.arange(index * count, (index + 1) * count))
         for index, stratum in enumerate(plan.strata)
     )
-    return replace(plan, strata=strata, phases=tuple(_planted(phase, count, against) for phase in plan.phases))
+    return replace(
+        plan, strata=strata, phases=tuple(_planted(phase, count, against) for phase in plan.phases)
+    )
 
 
 def _planted(phase: Phase, count: int, against: Against) -> Phase:
     laws = tuple(
-        Poisson(count, 1.0, count) if against is Against.SERVER else _resized(law, count) for law in phase.laws
+        Poisson(count, 1.0, count) if against is Against.SERVER else _resized(law, count)
+        for law in phase.laws
     )
     return replace(phase, laws=laws, sums=tuple(_bare(noisy) for noisy in phase.sums))
 

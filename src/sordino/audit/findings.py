@@ -24,6 +24,7 @@ class Finding:
     correct: int
     epsilon_claimed: float
     delta: float
+    unit: str
     against: str
     relation: str
     noise_at_most: float
@@ -68,19 +69,28 @@ class Audit:
             "groups": [finding.to_json() for finding in self.findings],
         }
 
+    def text(self) -> str:
+        """What the figures mean, in two sentences."""
+        one = self.findings[0]
+        seen = {"sums": "every round's sums", "steps": "every step"}.get(self.view, "the final model alone")
+        return (
+            f"ε per {one.unit} under {one.relation}, against {one.against}, scored by {seen}: each bound lies above "
+            f"the truth with probability {1 - self.confidence:.2g} at most. A claim that stands is not proved: no "
+            "attack proves that there is no better one."
+        )
+
     def table(self) -> Table:
         """For a terminal."""
         table = Table(show_edge=False, pad_edge=False)
-        for name, justify in (("group", "left"), ("canaries", "right"), ("right guesses", "right")):
-            table.add_column(name, justify=justify)  # pyright: ignore[reportArgumentType]
-        for name in ("ε at least", "whatever it is", "ε claimed", "δ"):
+        table.add_column("group")
+        for name in ("canaries", "right", "ε ≥", "ε ≥ (any)", "ε claimed", "δ"):
             table.add_column(name, justify="right")
         table.add_column("claim")
         for found in self.findings:
             table.add_row(
                 found.group,
                 f"{found.canaries:,}",
-                f"{found.correct} of {found.guesses}",
+                f"{found.correct}/{found.guesses}",
                 f"{found.epsilon_lower:.2f}",
                 f"{found.epsilon_lower_any:.2f}",
                 f"{found.epsilon_claimed:.2f}",

@@ -1,23 +1,22 @@
-"""Audits of a run's mechanism: white-box canaries against everything that the adversary sees, in seconds."""
+"""Audits of a client-level mechanism: white-box canaries against everything that the adversary sees."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
+from dp_accounting import DpEvent
 from numpy.typing import NDArray
 
-from sordino.accounting.accountants import accountant
-from sordino.accounting.gdp import largest_mu
 from sordino.aggregation import Sgd
-from sordino.audit import bounds
 from sordino.audit.canaries import Canaries, Dirac, Watched, blank_task, planted
-from sordino.audit.findings import Audit, Finding
+from sordino.audit.claims import Claim, Scores, centred, check, finding
+from sordino.audit.findings import Audit
 from sordino.budgets import Unit
-from sordino.core.checks import count, probability
 from sordino.core.errors import UsageError
 from sordino.core.relations import Relation
 from sordino.core.streams import Streams
@@ -27,12 +26,6 @@ from sordino.methods import Method
 from sordino.planning import Against, NoisySum, Phase, Plan, price
 from sordino.sampling import Exactly, Law
 
-Scores = NDArray[np.float64]
-DELTAS = (*np.geomspace(1e-10, 0.5, 60).tolist(), 0.6, 0.7, 0.8, 0.9, 0.97)
-"""Where a privacy curve is asked for, to be tested as a whole."""
-FACTORS = 2.0**-5, 2.0**5
-"""How much more or less noise than planned a lower bound looks for."""
-
 
 class View(StrEnum):
     """What the attacker scores by: the sums of every round, or the final model alone."""
@@ -41,7 +34,7 @@ class View(StrEnum):
     FINAL = "final"
 
 
-def audit_mechanism(
+def audit_clients(
     method: Method,
     *,
     canaries: int = 1000,
@@ -58,59 +51,54 @@ def audit_mechanism(
     of `claimed`. Refuses plans that claim nothing, and other units than clients.
     """
     claim = claimed or method.plan
-    count("canaries", canaries, least=8)
-    if not 0 < confidence < 1:
-        probability("confidence", confidence)
-        raise UsageError("confidence = 1 proves nothing; give 0.95")
+    check(canaries, confidence)
     if claim.unit is not Unit.CLIENT:
-        raise UsageError(f"this audit inserts clients, and the plan protects a {claim.unit}; use audit_steps")
+        raise UsageError(
+            f"audit_clients inserts clients, and the plan protects a {claim.unit}: audit_records"
+        )
     if not claim.private:
         raise UsageError(f"{method.name} adds no noise and claims nothing: there is nothing to audit")
-    against = claim.terms.adversary
     coins = Canaries.tossed(len(method.plan.strata), canaries, Streams(seed))
-    scores = _scores(method, coins, against, view, Streams(seed))
+    scores = _scores(method, coins, claim.terms.adversary, view, Streams(seed))
     findings = [
-        finding(claim, stratum, scores[coins.of(stratum)], coins.inserted[coins.of(stratum)], confidence)
-        for stratum in range(len(claim.strata))
-        if claim.protects(stratum)
+        finding(said, scores[coins.of(stratum)], coins.inserted[coins.of(stratum)], confidence)
+        for stratum, said in claims(claim)
     ]
     return Audit("dirac", str(view), confidence, tuple(findings))
 
 
-def finding(
-    claim: Plan, stratum: int, scores: Scores, inserted: NDArray[np.bool_], confidence: float
-) -> Finding:
-    """What the scores of a stratum's canaries prove, beside what the plan claims for it."""
-    against = claim.terms.adversary
-    guarantee = price(claim, against)[stratum]
-    mu = float(largest_mu(guarantee.epsilon, guarantee.delta))
-    m = len(scores)
-    guesses = bounds.planned_guesses(m, mu)
-    correct = bounds.correct_guesses(scores, inserted, guesses)
-    factor = _noise_explained(
-        lambda f: _curve(claim, stratum, against, f), m, guesses, correct, 1 - confidence
+def claims(plan: Plan) -> Iterator[tuple[int, Claim]]:
+    """What a client-level plan claims for each stratum that it protects, against the enforced adversary."""
+    against = plan.terms.adversary
+    for stratum, guarantee in enumerate(price(plan, against)):
+        if plan.protects(stratum):
+            yield (
+                stratum,
+                Claim(
+                    group=guarantee.group,
+                    epsilon=guarantee.epsilon,
+                    delta=guarantee.delta,
+                    unit=guarantee.unit,
+                    against=guarantee.against,
+                    relation=Relation(guarantee.relation),
+                    event=partial(_event, plan, stratum, against),
+                ),
+            )
+
+
+def _event(plan: Plan, stratum: int, against: Against, factor: float) -> DpEvent:
+    """A stratum's whole run with so many times the planned noise."""
+    phases = tuple(
+        replace(phase, sums=tuple(replace(noisy, std=noisy.std * factor) for noisy in phase.sums))
+        for phase in plan.phases
     )
-    few = bounds.planned_guesses(m, mu, guarantee.delta)
-    right = bounds.correct_guesses(scores, inserted, few)
-    return Finding(
-        group=guarantee.group,
-        canaries=m,
-        guesses=guesses,
-        correct=correct,
-        epsilon_claimed=guarantee.epsilon,
-        delta=guarantee.delta,
-        against=guarantee.against,
-        relation=guarantee.relation,
-        noise_at_most=factor,
-        epsilon_lower=_epsilon(claim, stratum, against, factor, guarantee.delta),
-        epsilon_lower_any=bounds.epsilon_of_any(m, few, right, delta=guarantee.delta, confidence=confidence),
-    )
+    return replace(plan, phases=phases).event(stratum, against)
 
 
 def _scores(method: Method, coins: Canaries, against: Against, view: View, streams: Streams) -> Scores:
     """One score for each canary, by the rounds of the method itself."""
     plan = planted(method.plan, coins.count, against)
-    lengths = tuple(plan.phases[0].sum_of(s).clip_norms[0] for s in range(len(plan.strata)))
+    lengths = tuple(plan.phases[0].sum_of(s).chain(s).sensitivity for s in range(len(plan.strata)))
     training = Dirac(coins, lengths, turning=view is View.SUMS)
     watched = Watched(method.aggregation)
     audited = replace(
@@ -133,70 +121,20 @@ def _scores(method: Method, coins: Canaries, against: Against, view: View, strea
     if view is View.SUMS:
         return found
     final = state.theta.double().numpy()[: len(found)]
-    return np.concatenate([centred(final[coins.of(s)]) for s in range(len(plan.strata))])
-
-
-def centred(scores: Scores) -> Scores:
-    """Scores around their median: half of the canaries are in, whatever the scores count in."""
-    return scores - np.median(scores)
+    return np.concatenate([centred(final[coins.of(stratum)]) for stratum in range(len(plan.strata))])
 
 
 def _evidence(seen: NDArray[np.float64], noisy: NoisySum, phase: Phase, stratum: int) -> Scores:
     """The log of how much likelier a round's sum is with the canary than without, along its coordinate."""
     clip = noisy.clip_norms[noisy.strata.index(stratum)]
-    multiplier, rate = noisy.std / clip, _rate(phase.laws[stratum])
-    drawn = (2 * seen / clip - 1) / (2 * multiplier**2)
-    if rate >= 1:
-        return drawn
-    return np.logaddexp(math.log1p(-rate), math.log(rate) + drawn)
+    return evidence(seen / clip, noisy.std / clip, _rate(phase.laws[stratum]))
+
+
+def evidence(seen: Scores, noise_multiplier: float, rate: float) -> Scores:
+    """log (1 − q + q·N(1, z²)/N(0, z²)) at what was seen."""
+    drawn = (2 * seen - 1) / (2 * noise_multiplier**2)
+    return drawn if rate >= 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + drawn)
 
 
 def _rate(law: Law) -> float:
     return law.drawn / law.clients if isinstance(law, Exactly) else law.expected / law.clients
-
-
-def _noise_explained(
-    curve: Callable[[float], bounds.Tradeoff], canaries: int, guesses: int, correct: int, significance: float
-) -> float:
-    """The largest part of the planned noise that is not refuted: with more than that so many right guesses
-    happen with probability `significance` at most."""
-
-    def refuted(factor: float) -> bool:
-        return bounds.rejects(curve(factor), canaries, guesses, correct, significance)
-
-    low, high = FACTORS
-    if not refuted(high):
-        return math.inf
-    if refuted(low):
-        return low
-    while high / low > 1.02:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
-
-
-def _with_noise(plan: Plan, factor: float) -> Plan:
-    """The plan with so many times its noise."""
-    phases = tuple(
-        replace(phase, sums=tuple(replace(noisy, std=noisy.std * factor) for noisy in phase.sums))
-        for phase in plan.phases
-    )
-    return replace(plan, phases=phases)
-
-
-def _curve(plan: Plan, stratum: int, against: Against, factor: float) -> bounds.Tradeoff:
-    """The trade-off function of a stratum's whole run with so many times the planned noise."""
-    event = _with_noise(plan, factor).event(stratum, against)
-    spends = accountant("pld").curve(event, DELTAS, _relation(against))
-    return bounds.tradeoff(tuple((spend.delta, spend.epsilon) for spend in spends))
-
-
-def _epsilon(plan: Plan, stratum: int, against: Against, factor: float, delta: float) -> float:
-    if math.isinf(factor):
-        return 0.0
-    event = _with_noise(plan, factor).event(stratum, against)
-    return accountant("pld").epsilon(event, delta, _relation(against))
-
-
-def _relation(against: Against) -> Relation:
-    return Relation.ADD_REMOVE if against is Against.OUTSIDERS else Relation.ZERO_OUT

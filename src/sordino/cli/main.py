@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from sordino import __version__
-from sordino.cli import account, data, ledger, many, model, plan, report, run
+from sordino.cli import account, audit, data, ledger, many, model, plan, report, run
 from sordino.core.errors import SordinoError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("compare")(many.compare_runs)
 app.command("reproduce")(many.reproduce_table)
 app.command("report")(report.report)
 app.command("methods")(run.methods)
+app.command("audit")(audit.audit)
 app.command("export")(model.export)
 app.command("predict")(model.predict)
 app.command("evaluate")(model.evaluate)
