@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from sordino.experiment.result import Result
     from sordino.experiment.run import run
     from sordino.experiment.session import resume_recipe, run_recipe
-    from sordino.methods import DpFedAvg, FedAvg
+    from sordino.methods import DpFedAvg, FedAvg, FedFair, FedFdp, RecordDpFedAvg
     from sordino.planning import Against, Plan, Sampling, Terms, Trust, price, select_probabilities
     from sordino.privatizers import Clip, GaussianNoise, QuantileClip, TopK, chain
-    from sordino.training import LocalSgd
+    from sordino.training import DpSgdOptions, LocalSgd
 
 _HOMES = {
     "sordino.accounting.accountants": ("accountant",),
@@ -46,10 +46,10 @@ _HOMES = {
     "sordino.experiment.result": ("Result",),
     "sordino.experiment.run": ("run",),
     "sordino.experiment.session": ("resume_recipe", "run_recipe"),
-    "sordino.methods": ("DpFedAvg", "FedAvg"),
+    "sordino.methods": ("DpFedAvg", "FedAvg", "FedFair", "FedFdp", "RecordDpFedAvg"),
     "sordino.planning": ("Against", "Plan", "Sampling", "Terms", "Trust", "price", "select_probabilities"),
     "sordino.privatizers": ("Clip", "GaussianNoise", "QuantileClip", "TopK", "chain"),
-    "sordino.training": ("LocalSgd",),
+    "sordino.training": ("DpSgdOptions", "LocalSgd"),
 }
 """Where each public name lives. Names are imported when they are first used: PyTorch takes two seconds, and
 `sordino --help` or a site's thin client need none of it."""
@@ -63,8 +63,11 @@ __all__ = [
     "Clip",
     "DataSet",
     "DpFedAvg",
+    "DpSgdOptions",
     "Examples",
     "FedAvg",
+    "FedFair",
+    "FedFdp",
     "GaussianNoise",
     "Ledger",
     "LedgerTerms",
@@ -73,6 +76,7 @@ __all__ = [
     "Population",
     "QuantileClip",
     "Recipe",
+    "RecordDpFedAvg",
     "Result",
     "Sampling",
     "Sgd",

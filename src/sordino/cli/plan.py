@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sordino.accounting.guarantee import Guarantee
-from sordino.cli import output
+from sordino.cli import output, plan_steps
+from sordino.core.files import write_bytes
 from sordino.experiment.preview import Preview
 from sordino.experiment.recipe import Recipe
 from sordino.planning.overview import GroupLine, Part
@@ -32,6 +33,12 @@ def plan(
     spend: Annotated[
         Path | None, typer.Option(help="Write what each client will have spent to this CSV file.")
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw who is selected (size, ε, probability) to this SVG file; record-level methods."
+        ),
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; default SORDINO_DATA.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
@@ -44,14 +51,20 @@ def plan(
     preview = Preview.of(Recipe.read(recipe, settings, seed), data_dir)
     if spend is not None:
         preview.spending.write_csv(spend)
+    if picture is not None:
+        write_bytes(picture, plan_steps.picture(preview))
     if as_json:
         output.to_json(preview.to_json())
         return
     console = Console()
     console.width = max(console.width, WIDTH)
-    console.print(_table(preview))
-    for line in _remarks(preview):
-        console.print(line, soft_wrap=True)
+    if preview.steps is not None:
+        table, remarks = plan_steps.table(preview.steps), plan_steps.remarks(preview, preview.steps)
+    else:
+        table, remarks = _table(preview), _remarks(preview)
+    console.print(table)
+    for line in remarks:
+        console.print(line, soft_wrap=True, markup=False)
 
 
 def _table(preview: Preview) -> Table:

@@ -15,7 +15,9 @@ from sordino.experiment.spending import Spending
 from sordino.methods import Method
 from sordino.planning import Overview, overview
 from sordino.planning.overview import theory_bound
-from sordino.training import LocalSgd
+from sordino.planning.record_overview import RecordOverview, clients, record_overview
+from sordino.planning.records import Records
+from sordino.training import LocalSgd, PrivateTraining
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,7 @@ class Preview:
     spending: Spending
     dimension: int
     theory: tuple[float, float] | None
+    steps: RecordOverview | None
 
     @classmethod
     def of(cls, recipe: Recipe, data_dir: Path | None = None) -> Preview:
@@ -40,16 +43,25 @@ class Preview:
             method = recipe.method.compose(population, Streams(recipe.settings.seed))
             spending = Spending.of(method.plan, population)
         classes = task.data.train.classes
+        records = method.plan.records
+        training = method.training
+        steps = None
+        if records is not None and isinstance(training, PrivateTraining):
+            steps = record_overview(records, training.clip_norm)
         return cls(
             method,
             overview(method.plan),
             spending,
             task.layout.size,
             _theory(method, task.layout.size, classes),
+            steps,
         )
 
     def to_json(self) -> dict[str, Any]:
         """For machines: everything that the plan fixes, with infinite figures as None."""
+        records = self.method.plan.records
+        if self.steps is not None and records is not None:
+            return self._steps_to_json(self.steps, records)
         return {
             "method": self.method.name,
             "rounds": self.view.rounds,
@@ -76,6 +88,26 @@ class Preview:
             if self.theory is None
             else dict(zip(("bound", "smoothness"), self.theory, strict=True)),
             "notes": [*self.method.notes, *self.spending.notes()],
+            "spend": self.spending.summary(),
+        }
+
+    def _steps_to_json(self, steps: RecordOverview, records: Records) -> dict[str, Any]:
+        """A plan of local steps: its tenths and bounds, and every client's figures in columns."""
+        tenths = [
+            {**asdict(line), "epsilon": [_finite(value) for value in line.epsilon]} for line in steps.lines
+        ]
+        return {
+            "method": self.method.name,
+            "rounds": self.method.plan.rounds,
+            "unit": str(self.method.plan.unit),
+            "trust": str(self.method.plan.terms.trust),
+            "selection": steps.rule,
+            "residual": steps.residual,
+            "tenths": tenths,
+            "theory": {name: _finite(value) for name, value in asdict(steps.theory).items()},
+            "clients": clients(records),
+            "dimension": self.dimension,
+            "notes": list(self.method.notes),
             "spend": self.spending.summary(),
         }
 

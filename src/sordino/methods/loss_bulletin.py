@@ -63,7 +63,10 @@ class LossBulletin:
         return {LOSS_CLIP: self.clip.start}
 
     def update(self, public: Mapping[str, float], sums: Mapping[str, float]) -> dict[str, float]:
-        """The mean of what was released, moved into the range that losses can have, and the next bound."""
+        """The mean of what was released, moved into the range that losses can have, and the next bound; where nobody
+        answered, what was told before."""
+        if not sums:
+            return dict(public)
         loss = min(max(sums["loss_sum"] / sums["loss_units"], 0.0), public[LOSS_CLIP])
         return {LOSS: loss, LOSS_CLIP: self.clip.after(loss)}
 
@@ -80,6 +83,8 @@ class ClientLosses:
 
     def update(self, public: Mapping[str, float], sums: Mapping[str, float]) -> dict[str, float]:
         """New losses take the place of old ones; the bound follows the mean of the new ones."""
+        if not sums:
+            return dict(public)
         units = {name.removeprefix("loss_units."): held for name, held in sums.items() if "_units." in name}
         new = {f"{CLIENT_LOSS}{client}": sums[f"loss_sum.{client}"] / held for client, held in units.items()}
         mean = sum(sums[f"loss_sum.{client}"] for client in units) / sum(units.values())

@@ -19,7 +19,8 @@ Rule = Literal["unbiased", "importance", "privacy-aware", "biased"]
 
 @dataclass(frozen=True)
 class Constants:
-    """What 000's bounds assume about loss and model: L, B₁, F(w₁) − F* and the number of parameters D.
+    """What 000's bounds assume about loss and model: L, B₁, F(w₁) − F* and the number of parameters D; for its
+    Theorem 1 also the convexity μ and ‖w₁ − w*‖.
 
     Declared, never measured: they explain a plan and weigh its noise against its bias, and claim no privacy.
     """
@@ -28,11 +29,16 @@ class Constants:
     gradient_bound: float = 1.0
     initial_gap: float = 1.0
     dimension: int = 100_000
+    convexity: float | None = None
+    distance: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("smoothness", "gradient_bound"):
             positive(f"bound.{name}", getattr(self, name))
         not_negative("bound.initial_gap", self.initial_gap)
+        not_negative("bound.distance", self.distance)
+        if self.convexity is not None:
+            positive("bound.convexity", self.convexity)
         count("bound.dimension", self.dimension)
 
 

@@ -89,7 +89,7 @@ def local_plan(
     noise = np.zeros(len(population))
     if local.noise != "none":
         noise = columns.noise_multipliers(releases, population.epsilon, population.delta, local.noise)
-    records = Records(population, releases, noise, chosen, local.noise, terms.accountant)
+    records = Records(population, releases, noise, chosen, local.noise, terms.accountant, local.steps)
     everyone = Stratum("all", members, population.strictest())
     return Plan(terms, (everyone,), tuple(_phases(cohorts, len(members), local)), records), records
 

@@ -31,7 +31,8 @@ class Records:
 
     A client takes releases.steps steps at most, each over a Poisson sample of its own units, with the noise
     `noise_multiplier` · C on the clipped sum (0: none). `chosen` holds the probabilities that the cohorts
-    were drawn with, and `rule` how the noise was sized.
+    were drawn with, and `rule` how the noise was sized; a visit has
+    `local_steps`.
     """
 
     population: Population
@@ -40,6 +41,7 @@ class Records:
     chosen: Chosen
     rule: str
     accountant: str
+    local_steps: int
 
     @property
     def delta(self) -> Array:

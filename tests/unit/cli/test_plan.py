@@ -84,3 +84,36 @@ def test_errors_name_the_recipe(tmp_path):
         run(["--set", "method.least_cohort=20.0"], tmp_path)
     with pytest.raises(UsageError, match=r"unknown key network\.dropouts"):
         run(["--set", "network.dropouts=0.1"], tmp_path)
+
+
+RECORDS = """
+[data]
+name = "digits"
+[clients]
+partition = "iid"
+clients = 12
+[budgets]
+unit = "record"
+delta = 1e-4
+uniform = { low = 1.0, high = 4.0 }
+[method]
+name = "record-dp-fedavg"
+rounds = 4
+cohort = 3
+"""
+
+
+def test_a_plan_of_local_steps_shows_probabilities_bounds_and_a_picture(tmp_path):
+    shown = run(["--picture", str(tmp_path / "who.svg")], tmp_path, RECORDS)
+    assert "p/u" in shown
+    assert "[method.bound]" in shown
+    assert "Corollary 2" in shown
+    assert (tmp_path / "who.svg").read_bytes().startswith(b"<?xml")
+    held = json.loads(run(["--json"], tmp_path, RECORDS))
+    assert len(held["clients"]["probability"]) == 12
+    assert held["unit"] == "record"
+
+
+def test_a_picture_of_who_is_selected_is_refused_for_methods_that_select_nobody(tmp_path):
+    with pytest.raises(UsageError, match="selects by rates"):
+        run(["--picture", str(tmp_path / "who.svg")], tmp_path)
