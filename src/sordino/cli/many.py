@@ -17,11 +17,14 @@ from sordino.cli import output
 from sordino.core.errors import UsageError, unknown
 from sordino.experiment.batch import News, Watch, check_cells, run_cells, unwatched
 from sordino.experiment.compare import Comparison, compare
-from sordino.experiment.reproduce import reproduce
+from sordino.experiment.plantables import PlanOutcome, is_plan_table, plan_table
+from sordino.experiment.reproduce import Outcome, reproduce
 from sordino.experiment.session import Means
 from sordino.experiment.sweep import grid_cells
 from sordino.experiment.tablefile import RECIPES, planned, table_named, table_names
 
+WIDTH = 100
+"""A paper's table is not squeezed below this."""
 FORMATS = ("terminal", "markdown", "csv", "latex", "json")
 
 Settings = Annotated[
@@ -114,25 +117,43 @@ def reproduce_table(
         return
     path = table_named(table)
     folder = out or Path("runs") / "reproduce" / (path.stem if Path(table) == path else table)
-    total = len(planned(path, folder, seeds, settings or []).all)
-    with progress(total, quiet=quiet or as_json) as watch:
-        outcome = reproduce(
-            path,
-            folder,
-            Means(data_dir, workers),
-            seeds=seeds,
-            resume=resume,
-            overrides=settings or [],
-            watch=watch,
+    outcome = _planned_figures(path, folder, settings or []) if is_plan_table(path) else None
+    if outcome is None:
+        outcome = _run_table(
+            path, folder, Means(data_dir, workers), seeds, resume, settings or [], quiet=quiet or as_json
         )
     if as_json:
         output.to_json(outcome.to_json())
         return
     console = Console()
+    console.width = max(console.width, WIDTH)
     console.print(outcome.table())
     for note in outcome.notes():
         console.print(note)
-    console.print(f"\nWritten: {folder / path.stem}.md, .csv and .svg.", soft_wrap=True)
+    written = sorted(file.name for file in folder.glob(f"{path.stem}.*"))
+    console.print(f"\nWritten: {', '.join(written)} in {folder}.", soft_wrap=True)
+
+
+def _planned_figures(path: Path, folder: Path, settings: list[str]) -> PlanOutcome:
+    """A table of plans: quick, so it is made anew each time."""
+    outcome = plan_table(path, settings)
+    outcome.write(folder, path.stem)
+    return outcome
+
+
+def _run_table(
+    path: Path,
+    folder: Path,
+    means: Means,
+    seeds: int | None,
+    resume: bool,
+    settings: list[str],
+    *,
+    quiet: bool,
+) -> Outcome:
+    total = len(planned(path, folder, seeds, settings).all)
+    with progress(total, quiet=quiet) as watch:
+        return reproduce(path, folder, means, seeds=seeds, resume=resume, overrides=settings, watch=watch)
 
 
 def _show(comparison: Comparison, form: str) -> None:

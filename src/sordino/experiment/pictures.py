@@ -7,6 +7,7 @@ and a background of its own, so that a picture reads on light and on dark pages.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -123,3 +124,22 @@ def _colours(outcome: Outcome) -> dict[str, str]:
 def _unit(outcome: Outcome) -> str:
     metric = outcome.plot.table.metric.replace("_", " ")
     return f"test {metric}, %" if outcome.scale == 100 else f"test {metric}"
+
+
+def labelled_lines(labels: Sequence[str], lines: Mapping[str, Sequence[float]], unit: str) -> bytes:
+    """A line for each name over the same labelled places, as SVG."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+        axes: Any = figure.subplots()
+        ends: list[tuple[float, str, str]] = []
+        for place, (name, heights) in enumerate(lines.items()):
+            colour = COLOURS[place % len(COLOURS)]
+            axes.plot(range(len(labels)), heights, color=colour, linewidth=2, marker="o", markersize=4)
+            ends.append((heights[-1], f"{heights[-1]:.3g}  {name}", colour))
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_ylabel(unit.replace("_", " "))
+        axes.set_ylim(bottom=0)
+        _name_ends(axes, ends)
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
