@@ -137,7 +137,7 @@ def labelled_lines(labels: Sequence[str], lines: Mapping[str, Sequence[float]], 
             axes.plot(range(len(labels)), heights, color=colour, linewidth=2, marker="o", markersize=4)
             ends.append((heights[-1], f"{heights[-1]:.3g}  {name}", colour))
         axes.set_xticks(range(len(labels)), labels)
-        axes.set_ylabel(unit.replace("_", " "))
+        axes.set_ylabel(unit)
         axes.set_ylim(bottom=0)
         _name_ends(axes, ends)
         out = io.BytesIO()

@@ -21,7 +21,14 @@ from sordino.experiment.tables import TextTable
 from sordino.planning import Overview, overview
 
 Quantity = Literal["rate", "noise_variance", "epsilon", "noise_magnitude", "variance_of_mean"]
-"""The rate in percent, z², the true ε against outsiders; Λ, and 1e4 times the variance of the mean per unit clip."""
+UNITS: dict[str, str] = {
+    "rate": "sampling rate, %",
+    "noise_variance": "z²",
+    "epsilon": "ε against outsiders",
+    "noise_magnitude": "Λ",
+    "variance_of_mean": "variance of the mean per unit clip, 1e-4",
+}
+"""What a quantity is, and in which unit it stands in a table."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,8 @@ class PlanOutcome:
             labels = [row.name for row in self.asked.rows]
             lines = {c.name: [f[k] for f in self.figures] for k, c in enumerate(self.asked.columns)}
             write_bytes(
-                out / f"{name}.svg", pictures.labelled_lines(labels, lines, self.asked.columns[0].quantity)
+                out / f"{name}.svg",
+                pictures.labelled_lines(labels, lines, UNITS[self.asked.columns[0].quantity]),
             )
             parts.append(f"![{self.asked.title}]({name}.svg)")
         write_text(out / f"{name}.md", "\n\n".join(parts) + "\n")
