@@ -45,6 +45,7 @@ PACKAGES = (
     "planning",
     "methods",
     "engine",
+    "federation.secagg",
     "report",
 )
 """Packages whose public names are documented beside those of `sordino` itself, in the order of a round."""

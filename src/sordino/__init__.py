@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sordino.experiment.session import resume_recipe, run_recipe
     from sordino.methods import DpFedAvg, FedAvg, FedFair, FedFdp, RecordDpFedAvg
     from sordino.planning import Against, Plan, Sampling, Terms, Trust, price, select_probabilities
-    from sordino.privatizers import Clip, GaussianNoise, QuantileClip, TopK, chain
+    from sordino.privatizers import Clip, GaussianNoise, IntegerSum, QuantileClip, TopK, chain
     from sordino.training import DpSgdOptions, LocalSgd
 
 _HOMES = {
@@ -48,7 +48,7 @@ _HOMES = {
     "sordino.experiment.session": ("resume_recipe", "run_recipe"),
     "sordino.methods": ("DpFedAvg", "FedAvg", "FedFair", "FedFdp", "RecordDpFedAvg"),
     "sordino.planning": ("Against", "Plan", "Sampling", "Terms", "Trust", "price", "select_probabilities"),
-    "sordino.privatizers": ("Clip", "GaussianNoise", "QuantileClip", "TopK", "chain"),
+    "sordino.privatizers": ("Clip", "GaussianNoise", "IntegerSum", "QuantileClip", "TopK", "chain"),
     "sordino.training": ("DpSgdOptions", "LocalSgd"),
 }
 """Where each public name lives. Names are imported when they are first used: PyTorch takes two seconds, and
@@ -69,6 +69,7 @@ __all__ = [
     "FedFair",
     "FedFdp",
     "GaussianNoise",
+    "IntegerSum",
     "Ledger",
     "LedgerTerms",
     "LocalSgd",

@@ -20,7 +20,7 @@ from sordino.engine.network import Network
 from sordino.engine.shares import shares_of, top_up_bytes
 from sordino.engine.state import State
 from sordino.methods import Method
-from sordino.planning import NoisySum, Phase, Plan
+from sordino.planning import NoisySum, Phase
 from sordino.privatizers.integer import EXACT
 
 
@@ -71,7 +71,9 @@ def play(
         clock.lap("clients")
         tally.add(owner[chunk.stratum], partial)
         clock.lap("reduction")
-    void = phase.void([len(cohort) for cohort in cohorts]) or tally.lacks_shares(method.plan)
+    void = phase.void([len(cohort) for cohort in cohorts]) or tally.lacks_shares(
+        phase, method.plan.terms.colluders
+    )
     after = replace(state, round=round_ + 1)
     if not void:
         released, new_scales = _release(state, phase, tally, streams)
@@ -188,14 +190,11 @@ class _Tally:
         add_up(self.released, partial.released)
         add_up(self.diagnostics, partial.diagnostics)
 
-    def lacks_shares(self, plan: Plan) -> bool:
+    def lacks_shares(self, phase: Phase, colluders: int) -> bool:
         """Whether fewer sites than the threshold answered: the noise would be less than was accounted."""
-        sums = plan.phases[0].sums
         return any(
-            noisy.integer is not None
-            and held is not None
-            and held < noisy.integer.honest + plan.terms.colluders
-            for noisy, held in zip(sums, self.shares, strict=True)
+            noisy.integer is not None and held is not None and held < noisy.integer.honest + colluders
+            for noisy, held in zip(phase.sums, self.shares, strict=True)
         )
 
     def unpaid(self) -> dict[str, float]:

@@ -109,9 +109,13 @@ class Roster:
             raise Refused(Reason.BAD_SIGNATURE, f"of site {found.sender.hex()[:12]}") from error
         return found
 
-    def read(self, kind: type[M], letter: bytes, terms: RoundTerms) -> M:
-        """The message in a letter of a site of this round's cohort."""
+    def read(self, letter: bytes, terms: RoundTerms, *kinds: type[M]) -> M:
+        """The message, of one of `kinds`, in a letter of a site of this round's cohort."""
         found = self.opened(letter)
+        name = codec.kind_of(found.body)
+        kind = next((kind for kind in kinds if kind.__name__ == name), None)
+        if kind is None:
+            raise Refused(Reason.MALFORMED, f"a {name} is not expected here")
         message = codec.decode(kind, found.body)
         check_round(message.context, terms)
         if message.site != found.sender:

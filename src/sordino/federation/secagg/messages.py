@@ -86,12 +86,11 @@ class Survivors:
 
 @dataclass(frozen=True)
 class Agreed:
-    """What a site was shown: `view` is the digest of roll and members. It signs one such message a round."""
+    """What a site was shown: `view` is the digest of roll, members and survivors. It signs one a round."""
 
     context: bytes
     site: bytes
     view: bytes
-    survivors: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def members_of(roll: bytes, terms: RoundTerms, roster: Roster) -> tuple[Advertis
     """The advertisements of a roll, each signed by an accepted site of the cohort, at least t of them."""
     message = codec.decode(Roll, roll)
     check_round(message.context, terms)
-    members = tuple(roster.read(Advertisement, letter, terms) for letter in message.letters)
+    members = tuple(roster.read(letter, terms, Advertisement) for letter in message.letters)
     check_set(tuple(member.site for member in members), terms.cohort, terms)
     return members
 
@@ -31,9 +31,10 @@ def check_set(sites: tuple[bytes, ...], among: tuple[bytes, ...], terms: RoundTe
         raise Refused(Reason.TOO_FEW, f"{len(sites)} sites, the threshold is {terms.threshold}")
 
 
-def view_of(roll: bytes, shared: tuple[bytes, ...]) -> bytes:
-    """The digest of a roll (as bytes) and of those of its members who shared: what a site signs that it saw."""
-    return hashlib.sha256(hashlib.sha256(roll).digest() + b"".join(shared)).digest()
+def view_of(roll: bytes, shared: tuple[bytes, ...], survivors: tuple[bytes, ...]) -> bytes:
+    """The digest of a roll (as bytes), of who shared, and of whose numbers arrived: what a site saw, and signs."""
+    parts = (roll, b"".join(shared), b"".join(survivors))
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
 def commitment(context: bytes, dealer: bytes, number: int, purpose: bytes, share: bytes) -> bytes:

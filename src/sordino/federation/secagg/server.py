@@ -41,10 +41,8 @@ class Stage(IntEnum):
     CLOSED = 5
 
 
-_KINDS: dict[str, tuple[Stage, type[Any]]] = {
-    kind.__name__: (Stage(i), kind)
-    for i, kind in enumerate((Advertisement, Sharing, Masked, Agreed, Revealed))
-}
+_KINDS: tuple[type[Any], ...] = (Advertisement, Sharing, Masked, Agreed, Revealed)
+"""What a site sends, by stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +87,8 @@ class Server:
 
     def receive(self, letter: bytes) -> bytes:
         """Takes a site's answer to the open stage; the name of the site. Refuses all else."""
-        opened = self._roster.opened(letter)
-        name = codec.kind_of(opened.body)
-        if name not in _KINDS:
-            raise Refused(Reason.MALFORMED, f"{name} is not what a site sends")
-        stage, kind = _KINDS[name]
-        message = self._roster.read(kind, letter, self.terms)
+        message: Any = self._roster.read(letter, self.terms, *_KINDS)
+        name, stage = type(message).__name__, Stage(_KINDS.index(type(message)))
         if stage != self._stage:
             when = Reason.LATE if stage < self._stage else Reason.EARLY
             raise Refused(
@@ -196,10 +190,7 @@ class Server:
                 np.add(self._total, numbers, out=self._total)
                 self._guarantee &= message.guarantee
             case Agreed():
-                if (message.view, message.survivors) != (
-                    view_of(self._roll, tuple(self._dealt)),
-                    self._survivors,
-                ):
+                if message.view != view_of(self._roll, tuple(self._dealt), self._survivors):
                     raise Refused(Reason.SPLIT_VIEW, f"site {message.site.hex()[:12]} signed another view")
             case _:
                 self._check_revealed(message)

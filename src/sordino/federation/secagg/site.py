@@ -202,8 +202,8 @@ class Site:
         mine = self._agreed(state)
         signers: list[bytes] = []
         for letter in message.letters:
-            other = self.roster.read(Agreed, letter, state.terms)
-            if (other.view, other.survivors) != (mine.view, mine.survivors):
+            other = self.roster.read(letter, state.terms, Agreed)
+            if other.view != mine.view:
                 raise Refused(Reason.SPLIT_VIEW, f"site {other.site.hex()[:12]} was shown another round")
             signers.append(other.site)
         check_set(tuple(signers), state.survivors, state.terms)
@@ -216,8 +216,8 @@ class Site:
         return after, self.identity.signed(Revealed(state.terms.context, self.identity.site, shares))
 
     def _agreed(self, state: SiteState) -> Agreed:
-        view = view_of(state.roll, state.shared)
-        return Agreed(state.terms.context, self.identity.site, view, state.survivors)
+        view = view_of(state.roll, state.shared, state.survivors)
+        return Agreed(state.terms.context, self.identity.site, view)
 
     def _check(self, terms: RoundTerms) -> None:
         if self.identity.site not in terms.cohort:

@@ -63,7 +63,7 @@ WRONG = {
     ],
     "agree": [
         ({"view": bytes(32)}, Reason.SPLIT_VIEW),
-        ({"survivors": ()}, Reason.SPLIT_VIEW),
+        ({"view": b""}, Reason.SPLIT_VIEW),
     ],
     "reveal": [
         ({"shares": ()}, Reason.WRONG_SHAPE),

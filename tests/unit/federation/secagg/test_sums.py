@@ -149,6 +149,6 @@ LETTERS = {
     "advertise": "8ce54d22fca80109",
     "share": "3dff3e0053a49518",
     "mask": "ade781020d409f17",
-    "agree": "1e5519edf5b38394",
+    "agree": "8867dadb5cee162d",
     "reveal": "997f6b39f937542d",
 }
