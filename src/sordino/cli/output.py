@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sordino.engine import State
-from sordino.experiment.run import Show
+from sordino.experiment.live import Begun, Show
 
 LINE_SECONDS = 10.0
 """How far apart progress lines are in a log."""
@@ -34,7 +34,7 @@ def rounded_up(epsilon: float) -> str:
 
 
 @contextmanager
-def progress(name: str, rounds: int, *, quiet: bool) -> Generator[Show, None, None]:
+def progress(begun: Begun, *, quiet: bool) -> Generator[Show, None, None]:
     """A progress bar on a terminal, plain lines in a log, nothing with `quiet`; always on standard error."""
     console = Console(stderr=True)
     if quiet:
@@ -48,28 +48,47 @@ def progress(name: str, rounds: int, *, quiet: bool) -> Generator[Show, None, No
             TimeRemainingColumn(),
             console=console,
         ) as bar:
-            task = bar.add_task(f"{name:<12}", total=rounds, note="")
+            task = bar.add_task(f"{begun.name:<12}", total=begun.rounds, note="")
+
+            accuracy = ""
 
             def show(state: State, line: dict[str, Any]) -> None:
-                bar.update(task, completed=state.round)
-                if note := _accuracy(line):
-                    bar.update(task, note=note)
+                nonlocal accuracy
+                accuracy = _accuracy(line) or accuracy
+                note = f"{accuracy} {_spent(begun, state.round)}".strip()
+                bar.update(task, completed=state.round, note=note)
 
             yield show
     else:
-        yield _lines(name, rounds)
+        yield _lines(begun)
 
 
-def _lines(name: str, rounds: int) -> Show:
-    last = time.monotonic()
+def _lines(begun: Begun) -> Show:
+    started = last = time.monotonic()
+    first: int | None = None
 
     def show(state: State, line: dict[str, Any]) -> None:
-        nonlocal last
-        if state.round == rounds or time.monotonic() - last >= LINE_SECONDS:
+        nonlocal last, first
+        first = state.round - 1 if first is None else first
+        if state.round == begun.rounds or time.monotonic() - last >= LINE_SECONDS:
             last = time.monotonic()
-            print(f"{name}: round {state.round} of {rounds} {_accuracy(line)}".rstrip(), file=sys.stderr)
+            left = (last - started) / (state.round - first) * (begun.rounds - state.round)
+            said = [f"round {state.round} of {begun.rounds}", _accuracy(line), _spent(begun, state.round)]
+            said.append(f"{_duration(left)} left" if left else "")
+            print(f"{begun.name}: {' '.join(part for part in said if part)}", file=sys.stderr)
 
     return show
+
+
+def _spent(begun: Begun, round_: int) -> str:
+    """ε of whoever pays most, so far and in the end."""
+    so_far, whole = begun.most(round_), begun.most(begun.rounds)
+    return "" if so_far is None or whole is None else f"ε {so_far:.2f} of {whole:.2f}"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02d}" if whole >= 60 else f"{whole} s"
 
 
 def _accuracy(line: dict[str, Any]) -> str:

@@ -15,9 +15,11 @@ from sordino.cli import output
 from sordino.core.errors import UsageError
 from sordino.experiment import toml
 from sordino.experiment.demo import demo_recipes, demo_table
+from sordino.experiment.live import Progress, together
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.result import Result, comparison
 from sordino.experiment.session import Means, resume_recipe, run_recipe
+from sordino.experiment.trackers import TRACKERS, tracked
 from sordino.methods import METHODS
 
 
@@ -37,12 +39,16 @@ def run(
     ] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    tracker: Annotated[str | None, typer.Option(help=f"Also tell one of {', '.join(TRACKERS)}.")] = None,
 ) -> None:
     """Train what a recipe says, and record what it cost.
 
     Example: sordino run my.toml --set method.rounds=20 --seed 1 --out runs/first
     """
-    means = Means(data_dir, workers, partial(output.progress, quiet=quiet or as_json), executor=executor)
+    display: Progress = partial(output.progress, quiet=quiet or as_json)
+    if tracker is not None:
+        display = together(display, tracked(tracker))
+    means = Means(data_dir, workers, display, executor=executor)
     if resume is not None:
         if recipe is not None or settings or seed is not None or out is not None:
             raise UsageError(

@@ -26,9 +26,10 @@ from sordino.engine import State
 from sordino.engine.loop import interruptible
 from sordino.engine.pool import can_fork
 from sordino.experiment.folder import Line, RunFolder
+from sordino.experiment.live import Begun, Show
 from sordino.experiment.loading import load_population, load_task
 from sordino.experiment.recipe import Recipe
-from sordino.experiment.run import InterruptedRun, Show
+from sordino.experiment.run import InterruptedRun
 from sordino.experiment.session import Means, resume_recipe, run_recipe
 
 TELL_SECONDS = 0.3
@@ -246,7 +247,7 @@ def _carry_out(cell: Cell, means: Means, watch: Watch) -> None:
     """Runs a cell, or goes on with it."""
 
     @contextmanager
-    def progress(name: str, rounds: int) -> Generator[Show, None, None]:
+    def progress(begun: Begun) -> Generator[Show, None, None]:
         last = 0.0
 
         def show(state: State, line: Line) -> None:
@@ -255,7 +256,7 @@ def _carry_out(cell: Cell, means: Means, watch: Watch) -> None:
                 last = time.monotonic()
                 accuracy = line.get("accuracy")
                 note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
-                watch(News(cell, state.round / rounds, note))
+                watch(News(cell, state.round / begun.rounds, note))
 
         yield show
 

@@ -200,6 +200,22 @@ def compare(paths: Sequence[Path], by: Sequence[str] = ()) -> Comparison:
     if not finished:
         raise UsageError(f"{', '.join(map(str, paths))}: none of {len(folders)} runs is finished yet")
     runs = list({json.dumps(_same(run)): run for run in reversed(finished)}.values())[::-1]
+    keys, kinds = kinds_of(runs, by)
+    groups = dict.fromkeys(group for run in runs for group in run.summary["epsilon_by_group"])
+    return Comparison(
+        keys,
+        tuple(groups),
+        kinds,
+        len(folders) - len(finished),
+        len(finished) - len(runs),
+    )
+
+
+def kinds_of(runs: Sequence[Run], by: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
+    """The keys that tell runs apart, and the runs in kinds, labelled by these keys' values.
+
+    Runs that differ in seed and name alone are one kind; with `by` those that agree in these keys are.
+    """
     known = dict.fromkeys(key for run in runs for key in run.keys)
     for key in by:
         if key not in known:
@@ -211,16 +227,8 @@ def compare(paths: Sequence[Path], by: Sequence[str] = ()) -> Comparison:
     keys = tuple(by) or _telling(firsts, [key for key in known if key not in NOT_TELLING])
     if not keys:
         keys = ("method.name",) if "method.name" in known else ()
-    groups = dict.fromkeys(group for run in runs for group in run.summary["epsilon_by_group"])
-    return Comparison(
-        keys,
-        tuple(groups),
-        tuple(
-            Kind(tuple(_label(held[0].keys.get(key)) for key in keys), tuple(held)) for held in kinds.values()
-        ),
-        len(folders) - len(finished),
-        len(finished) - len(runs),
-    )
+    labels = [tuple(_label(held[0].keys.get(key)) for key in keys) for held in kinds.values()]
+    return keys, tuple(Kind(label, tuple(held)) for label, held in zip(labels, kinds.values(), strict=True))
 
 
 def _same(run: Run) -> dict[str, Any]:

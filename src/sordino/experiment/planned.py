@@ -10,19 +10,18 @@ import numpy as np
 
 from sordino.accounting.encoding import event_to_json
 from sordino.planning import Against, Plan, overview, price
-from sordino.planning.course import course
+from sordino.planning.course import Course
 
 Json = dict[str, Any]
 
 
-def plan_json(plan: Plan, parameters: int) -> Json:
+def plan_json(plan: Plan, parameters: int, spent: Course) -> Json:
     """Everything that was fixed before training, and what it costs; `parameters` is the model's size.
 
     All of it is public: budgets, declared sizes and what was computed from them. Infinite values are null.
     """
     by_client = plan.records is not None  # who adds its own noise is priced by client, not by stratum
     groups = _groups_of_clients(plan) if by_client else _groups_of_plan(plan)
-    spent = course(plan, price(plan, plan.terms.adversary))
     return {
         "rounds": plan.rounds,
         "unit": str(plan.unit),

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,25 +26,17 @@ from sordino.engine import Executor, Hooks, Network, State, Task, check_executor
 from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.fairness import fairness
 from sordino.experiment.folder import Line, RunFolder
+from sordino.experiment.live import Begun, Progress, Show, no_progress
 from sordino.experiment.planned import plan_json
 from sordino.experiment.result import Result, columns, model_sha256
 from sordino.experiment.spending import Spending
 from sordino.methods import Method, MethodOptions
 from sordino.planning import Noise
-
-Show = Callable[[State, Line], None]
-Progress = Callable[[str, int], AbstractContextManager[Show]]
-"""Opens the display of a run, from its name and its number of rounds."""
+from sordino.planning.course import course
 
 
 class InterruptedRun(SordinoError):
     """The run was asked to stop; it saved, and its message says how to go on."""
-
-
-def no_progress(name: str, rounds: int) -> AbstractContextManager[Show]:
-    """The display of somebody who does not want one."""
-    del name, rounds
-    return nullcontext(lambda state, line: None)
 
 
 @dataclass(frozen=True)
@@ -123,12 +114,16 @@ def carry_out(
     if folder is not None and not resumed:
         folder.start({**(files or {}), "run.json": as_json(_facts(options, account))})
     head = account.charge(spending)
+    guarantees = spending.enforced.guarantees
+    spent = course(composed.plan, guarantees)
     if folder is not None:
-        folder.write_json("plan.json", plan_json(composed.plan, task.layout.size))
+        folder.write_json("plan.json", plan_json(composed.plan, task.layout.size, spent))
         folder.write_json("statement.json", spending.statement(composed, account.window, head).to_json())
     executor = executor_for(task, composed, streams, options.workers, options.executor)
     try:
-        with options.progress(options.name, composed.plan.rounds) as show:
+        place = folder.path if folder is not None else None
+        names = tuple(guarantee.group for guarantee in guarantees)
+        with options.progress(Begun(options.name, composed.plan.rounds, place, names, spent)) as show:
             state, lines = _train(task, composed, executor, streams, options, account, folder, show)
         released = state.released(composed)
         scores = executor.scores(released, auroc=True)
@@ -150,7 +145,6 @@ def carry_out(
         "unpaid": {"fairness": fairness(task, state.theta, population, streams)},
         "run_dir": str(folder.path) if folder is not None else None,
     }
-    place = folder.path if folder is not None else None
     result = Result(summary, columns(lines), spending.columns(), statement, parameters, place)
     if folder is not None:
         _finish(folder, result, spending)

@@ -11,10 +11,11 @@ from sordino.data import manifest
 from sordino.experiment import toml
 from sordino.experiment.charging import Account
 from sordino.experiment.folder import RunFolder
+from sordino.experiment.live import Progress, no_progress
 from sordino.experiment.loading import Shelf, load_population, load_task
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.result import Result
-from sordino.experiment.run import Options, Progress, carry_out, no_progress
+from sordino.experiment.run import Options, carry_out
 
 
 @dataclass(frozen=True)

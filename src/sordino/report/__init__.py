@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sordino.core.files import write_text
+from sordino.experiment.disclosure import own_data, tested_on_clients
 from sordino.report.drawing import Drawing
 from sordino.report.page import page, sections
 from sordino.report.records import find
@@ -39,10 +40,10 @@ def write_report(
     finished, where there are no others.
     """
     found = find([Path(run) for run in runs])
-    hide = any(record.own_data for record in found.records) if public is None else public
+    hide = any(own_data(record.recipe) for record in found.records) if public is None else public
     records = [record.public() for record in found.records] if hide else found.records
     notes = [LEFT_OUT] if hide else []
-    if hide and any(record.tested_on_clients for record in records):
+    if hide and any(tested_on_clients(record.recipe) for record in records):
         notes.append(NO_SCORES)
     if found.unfinished:
         notes.append(

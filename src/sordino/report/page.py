@@ -51,6 +51,7 @@ def sections(series: Sequence[Series]) -> list[Section]:
         ),
         Section("Who takes part", (training.cohorts(series), *_selections(series))),
         Section("Updates", (training.norms(series), training.angles(series), training.clip_factors(series))),
+        Section("Fairness", (training.fairness(series), tables.fairness(series))),
         Section("Time", (training.time(series), tables.parts_of_a_round(series))),
         Section("To do it again", (*_recipes(series), tables.provenance(series))),
     ]

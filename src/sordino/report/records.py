@@ -17,17 +17,12 @@ from numpy.typing import NDArray
 from sordino.accounting.statement import Statement
 from sordino.core.errors import UsageError
 from sordino.experiment import toml
+from sordino.experiment.compare import Run, run_folders
+from sordino.experiment.disclosure import public_metrics, public_summary
 from sordino.experiment.folder import RunFolder
-from sordino.experiment.result import columns
+from sordino.experiment.result import columns, flat
 
 Table = dict[str, Any]
-
-SCORES = ("accuracy", "loss", "balanced_accuracy", "auroc")
-PUBLIC_SUMMARY = ("name", "method", "rounds", "epsilon_max", "epsilon_by_group", "delta", "against", *SCORES)
-PUBLIC_METRICS = ("round", "clip_norm", "void", *SCORES)
-"""What a public report may use of a run's summary and metrics. Everything else is left out: what was recorded
-without paying for it, realised cohorts, times (they tell the size of the cohort), and the seed (whoever has it can
-take the noise off)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,32 +84,31 @@ class Record:
         """The run's name."""
         return str(self.summary["name"])
 
+    @property
+    def run(self) -> Run:
+        """The run as it is compared with others; one without a recipe is known by name and method."""
+        keys = {"run": self.name, "method.name": self.summary["method"]}
+        return Run(self.path, flat(self.recipe) or keys, self.summary)
+
+    @property
+    def fairness(self) -> Table:
+        """How evenly the model serves the clients: unpaid, and empty where it was not recorded."""
+        return self.summary.get("unpaid", {}).get("fairness", {})
+
     @cached_property
     def clients(self) -> Clients:
         """What spend.csv says of each client, but for the identities."""
         return Clients.read(self.path / "spend.csv")
 
-    @property
-    def own_data(self) -> bool:
-        """Whether the data is somebody's own: a table, a function, or unknown (a run without a recipe)."""
-        name = self.recipe.get("data", {}).get("name", "table")
-        return name == "table" or ":" in name
-
-    @property
-    def tested_on_clients(self) -> bool:
-        """Whether the test rows were set aside from the clients' own file: then no budget covers the scores."""
-        data = self.recipe.get("data", {})
-        return data.get("name") == "table" and "test" not in data
-
     def public(self) -> Record:
         """The record without what nobody paid for."""
-        hidden = SCORES if self.tested_on_clients else ()
+        metrics, summary = public_metrics(self.recipe), public_summary(self.recipe)
         recipe: Table = {key: value for key, value in self.recipe.items() if key not in ("seed", "ledger")}
         data = {key: _file_name(value) for key, value in recipe.get("data", {}).items()}
         return replace(
             self,
-            summary={k: self.summary[k] for k in PUBLIC_SUMMARY if k in self.summary and k not in hidden},
-            metrics={k: v for k, v in self.metrics.items() if k in PUBLIC_METRICS and k not in hidden},
+            summary={name: self.summary[name] for name in summary if name in self.summary},
+            metrics={name: values for name, values in self.metrics.items() if name in metrics},
             facts={"versions": self.facts.get("versions", {})},
             recipe={**recipe, "data": data} if recipe else {},
         )
@@ -141,21 +135,9 @@ class Found:
 
 def find(paths: Sequence[Path]) -> Found:
     """The runs in `paths`: each is a run's folder, or a folder with runs somewhere below it."""
-    records: list[Record] = []
-    unfinished: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            raise UsageError(f"{path} is not a folder; give the folder of a run, or one that holds runs")
-        folders = (
-            [path] if (path / "run.json").is_file() else sorted(f.parent for f in path.rglob("run.json"))
-        )
-        if not folders:
-            raise UsageError(f"{path} holds no run; give what `sordino run --out` was given")
-        for folder in folders:
-            if RunFolder(folder).finished:
-                records.append(_read(folder))
-            else:
-                unfinished.append(folder)
+    folders = run_folders(paths)
+    records = [_read(folder.path) for folder in folders if folder.finished]
+    unfinished = [folder.path for folder in folders if not folder.finished]
     if not records:
         raise UsageError(
             f"{unfinished[0]} holds a run that is not finished; go on with: sordino run --resume {unfinished[0]}"

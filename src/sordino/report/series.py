@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.experiment.compare import kinds_of
 from sordino.report.records import Record
 
 Floats = NDArray[np.float64]
@@ -82,47 +82,25 @@ def _by_round(metrics: dict[str, list[Any]], column: str) -> dict[int, float]:
 
 
 def grouped(records: Sequence[Record]) -> list[Series]:
-    """The records by everything but the seed, in the order in which they come."""
-    by_key: dict[str, list[Record]] = {}
-    for record in records:
-        by_key.setdefault(_key(record), []).append(record)
-    held = list(by_key.values())
-    labels = _labels([group[0] for group in held])
-    return [Series(label, tuple(group), i) for i, (label, group) in enumerate(zip(labels, held, strict=True))]
+    """The records by everything but seed and name, in the order in which they come."""
+    by_path = {record.path: record for record in records}
+    keys, kinds = kinds_of([record.run for record in records])
+    held = [tuple(by_path[run.path] for run in kind.runs) for kind in kinds]
+    labels = _labels(keys, [kind.labels for kind in kinds], held)
+    return [Series(label, group, i) for i, (label, group) in enumerate(zip(labels, held, strict=True))]
 
 
-def _key(record: Record) -> str:
-    """What tells one series from another. Runs without a recipe are told apart by name and plan."""
-    said = flat(record.recipe) if record.recipe else {"plan": record.plan}
-    said.pop("seed", None)
-    return json.dumps([record.name, record.summary["method"], said], sort_keys=True, default=str)
-
-
-def _labels(records: Sequence[Record]) -> list[str]:
-    """The runs' names where they tell them apart, else with the keys in which their recipes differ."""
-    names = [record.name for record in records]
-    if len(set(names)) == len(names):
-        return names
-    tables = [flat(record.recipe) for record in records]
-    keys = [
-        key for key in dict.fromkeys(key for table in tables for key in table) if key not in ("name", "seed")
-    ]
-    differing = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1][:_SHOWN]
+def _labels(
+    keys: Sequence[str], values: Sequence[tuple[str, ...]], held: Sequence[tuple[Record, ...]]
+) -> list[str]:
+    """The runs' names where they tell the kinds apart, else the keys in which the recipes differ."""
+    names = [{record.name for record in group} for group in held]
+    if all(len(name) == 1 for name in names) and len(set[str]().union(*names)) == len(names):
+        return [name.pop() for name in names]
+    short = [key.rpartition(".")[2] for key in keys]
     labels = [
-        ", ".join([name, *(f"{key.rsplit('.', 1)[-1]} = {table.get(key, '–')}" for key in differing)])
-        for name, table in zip(names, tables, strict=True)
+        ", ".join(f"{k} = {v}" for k, v in list(zip(short, row, strict=True))[:_SHOWN]) for row in values
     ]
-    if len(set(labels)) == len(labels):
+    if len(set(labels)) == len(labels) and all(labels):
         return labels
-    return [f"{label} ({number})" for number, label in enumerate(labels, 1)]
-
-
-def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dots in the keys."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            found.update(flat(value, f"{prefix}{key}."))
-        else:
-            found[prefix + key] = value
-    return found
+    return [f"{label or held[0][0].name} ({number})" for number, label in enumerate(labels, 1)]

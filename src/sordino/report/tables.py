@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from sordino.accounting.statement import rounded_up
-from sordino.report.series import Series, flat
+from sordino.experiment.result import flat
+from sordino.report.series import Series
 
 Cell = str | float | int | None
 
@@ -123,6 +124,41 @@ def groups(series: Sequence[Series]) -> str:
 
 def _number(value: float | None, digits: str, unit: str = "") -> tuple[str, float]:
     return ("∞", math.inf) if value is None else (f"{value:{digits}}{unit}", value)
+
+
+def fairness(series: Sequence[Series]) -> str:
+    """How evenly the models serve those who trained them, by score."""
+    rows: list[list[Any]] = []
+    for one in series:
+        for score, scale in (("accuracy", 100.0), ("loss", 1.0)):
+            found = [record.fairness[score] for record in one.records if score in record.fairness]
+            if found:
+                rows.append([one.label, score, *(_mean(found, key, scale) for key in FAIRNESS)])
+    if not rows:
+        return ""
+    return table(
+        ("run", "of clients'", *FAIRNESS.values()),
+        rows,
+        "Of the model on clients' own examples, accuracies in percent and their variances in its square; unpaid. "
+        "A gap is between the means of budget groups, or of thirds by ε.",
+    )
+
+
+FAIRNESS = {
+    "worst": "worst client",
+    "worst_tenth": "worst tenth",
+    "group_gap": "gap of groups",
+    "variance": "variance",
+    "variance_by_size": "variance by size",
+}
+
+
+def _mean(found: Sequence[dict[str, float | None]], key: str, scale: float) -> tuple[str, float]:
+    values = [value for one in found if (value := one.get(key)) is not None]
+    if not values:
+        return "–", math.nan
+    mean = float(np.mean(values)) * (scale**2 if key.startswith("variance") else scale)
+    return f"{mean:.3g}", mean
 
 
 def parts_of_a_round(series: Sequence[Series]) -> str:

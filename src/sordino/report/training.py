@@ -138,6 +138,46 @@ def angles(series: Sequence[Series]) -> Drawing | None:
     return over_rounds(series, what, "Between clients' updates and the round's direction; unpaid.")
 
 
+def fairness(series: Sequence[Series]) -> Drawing | None:
+    """Accuracy of the worst client, of the worst tenth, and on the test data: a row for each series."""
+    rows = [(one, values) for one in series if (values := _accuracies(one)) is not None][:MOST_LINES]
+    if not rows:
+        return None
+    figure, drawn = axes("accuracy (%)", "", height=1.0 + 0.34 * len(rows))
+    drawn.grid(axis="y", visible=False)
+    drawn.grid(axis="x")
+    for y, (one, values) in enumerate(rows):
+        drawn.plot([min(values), max(values)], [y, y], color=MUTED, linewidth=1)
+        for value, marker in zip(values, ("x", "D", "o"), strict=True):
+            drawn.plot([value], [y], marker, color=colour(one.place), markersize=5.5, markeredgewidth=1.6)
+    drawn.set_yticks(range(len(rows)), [short(one.label) for one, _ in rows])
+    drawn.set_ylim(len(rows) - 0.5, -0.5)
+    said = "; ".join(
+        f"{o.label}: worst client {a:.1f} %, worst tenth {b:.1f} %, test {c:.1f} %" for o, (a, b, c) in rows
+    )
+    return Drawing(
+        "fairness",
+        "Fairness between clients",
+        "Crosses: the worst client. Diamonds: the mean of the worst tenth of clients. Dots: the test data. On clients' "
+        "own examples; unpaid.",
+        f"Accuracy from the worst client to the test data. {said}.",
+        figure,
+    )
+
+
+def _accuracies(one: Series) -> tuple[float, float, float] | None:
+    """In percent, means over the seeds."""
+    rows = [
+        (held["worst"], held["worst_tenth"], record.summary["accuracy"])
+        for record in one.records
+        if (held := record.fairness.get("accuracy")) and held["worst"] is not None
+    ]
+    if not rows:
+        return None
+    worst, tenth, test = (100 * np.array(rows, dtype=np.float64)).mean(axis=0).tolist()
+    return worst, tenth, test
+
+
 def time(series: Sequence[Series]) -> Drawing | None:
     """Seconds for each round, all its parts together."""
     return over_rounds(

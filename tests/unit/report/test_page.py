@@ -9,7 +9,8 @@ import pytest
 from sordino.report import write_report
 
 FIGURES = {
-    "accuracy", "loss", "epsilon", "budgets", "noise", "cohort", "selection-0", "norms", "clip-factors", "time",
+    "accuracy", "loss", "epsilon", "budgets", "noise", "cohort", "selection-0", "norms", "clip-factors",
+    "fairness", "time",
 }  # fmt: skip
 
 CONTRAST = """(() => {
