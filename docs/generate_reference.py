@@ -137,7 +137,7 @@ def _trainings() -> str:
     parts: list[str] = []
     for options in (LocalSgd, DpSgdOptions):
         takers = [
-            name for name, kind in METHODS.items() if typing.get_type_hints(kind)["training"] is options
+            name for name, kind in METHODS.items() if typing.get_type_hints(kind).get("training") is options
         ]
         named = ", ".join(f"`{name}`" for name in takers)
         parts.append(f"### {named}\n\n{_table('training', options)}")

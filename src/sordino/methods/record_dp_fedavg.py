@@ -22,7 +22,8 @@ from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.methods.loss_bulletin import ClientLosses, LargestLoss, LossClip
 from sordino.methods.record_level import private_training
-from sordino.planning import Choice, Constants, LocalSteps, Rule, Terms, Trust, local_plan
+from sordino.planning import Choice, Constants, LocalSteps, Terms, Trust, local_plan
+from sordino.planning.choice import Rule
 from sordino.training import DpSgdOptions
 
 

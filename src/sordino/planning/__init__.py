@@ -1,7 +1,7 @@
 """What is decided before training: who takes part how often, with how much noise, and what it will cost."""
 
 from sordino.planning.bill import Bill, Charge, bill
-from sordino.planning.choice import Choice, Chosen, Constants, Rule
+from sordino.planning.choice import Choice, Chosen, Constants
 from sordino.planning.grouped import GroupWeights, group_sums, own_clips
 from sordino.planning.integer import (
     affordable_rounds,
@@ -43,7 +43,6 @@ __all__ = [
     "Plan",
     "Ratios",
     "Records",
-    "Rule",
     "Sampling",
     "Stratum",
     "Terms",

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sordino.federation.secagg import codec
 from sordino.federation.secagg.reasons import Reason, Refused
-
-if TYPE_CHECKING:  # its package imports PyTorch
-    from sordino.privatizers import IntegerSum
 
 DIGEST = 32
 MOST_SITES = 10_000
@@ -62,26 +58,6 @@ class RoundTerms:
                 Reason.WEAK_TERMS,
                 f"threshold = {self.threshold}: two sets of answers could share colluders alone; "
                 f"{sites} sites with {self.colluders} colluders need {(sites + self.colluders) // 2 + 1}",
-            )
-
-    def check_noise(self, mechanism: IntegerSum) -> None:
-        """Refuses, as weak terms, a round in which `mechanism` would not get the noise that it accounts for.
-
-        It counts on `honest` shares, of which t − c are certain, and a server tops up to `shares`, of which
-        the cohort may not have more. A site calls this before it enters a round.
-        """
-        certain, sites = self.threshold - self.colluders, len(self.cohort)
-        if mechanism.honest > certain or mechanism.shares < sites:
-            raise Refused(
-                Reason.WEAK_TERMS,
-                f"the noise counts on {mechanism.honest} of {mechanism.shares} shares; {certain} of {sites} "
-                "are certain",
-            )
-        if (mechanism.dimension, mechanism.bits) != (self.dimension, self.bits):
-            raise Refused(
-                Reason.WRONG_SHAPE,
-                f"{self.dimension} numbers of {self.bits} bits, the mechanism has {mechanism.dimension} of "
-                f"{mechanism.bits}",
             )
 
     @cached_property

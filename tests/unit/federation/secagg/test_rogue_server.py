@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from tests.rounds import IDENTITIES, STAGES, Play, site, terms, words
 
-from sordino.budgets import Budget
 from sordino.core.errors import UsageError
 from sordino.federation.secagg import Identity, Reason, Refused, Roster, codec, shamir
 from sordino.federation.secagg.identity import Letter
 from sordino.federation.secagg.messages import Advertisement, Agreed, Agreement, Delivery, Roll, Survivors
-from sordino.planning import integer_sum
 
 NAMES = [identity.site for identity in IDENTITIES]
 
@@ -62,30 +60,6 @@ def test_a_cohort_that_is_smaller_than_the_owner_wants():
         site(0, colluders=1).advertise(terms(5))
     with refused(Reason.NOT_IN_COHORT):
         site(8).advertise(terms(5))
-
-
-def test_noise_that_counts_on_shares_that_are_not_certain():
-    """More honest shares than t − c, or fewer in all than sites: less noise than is charged."""
-    of = terms(5, dimension=650, colluders=1, threshold=4)
-    fitting = integer_sum(
-        Budget(4.0, 1e-5),
-        rounds=5,
-        dimension=650,
-        clip_norm=1.0,
-        clients=50,
-        sites=5,
-        colluders=1,
-    )
-    assert fitting.bits == of.bits
-    of.check_noise(fitting)
-    for change, reason in (
-        ({"honest": 4}, Reason.WEAK_TERMS),
-        ({"shares": 4}, Reason.WEAK_TERMS),
-        ({"dimension": 651}, Reason.WRONG_SHAPE),
-        ({"bits": 32}, Reason.WRONG_SHAPE),
-    ):
-        with refused(reason):
-            of.check_noise(dataclasses.replace(fitting, **change))
 
 
 # The roll
