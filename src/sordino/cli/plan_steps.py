@@ -50,6 +50,11 @@ def remarks(preview: Preview, steps: RecordOverview) -> list[str]:
         f"largest ε {output.rounded_up(guarantee.epsilon)} at δ = {guarantee.delta:.3g} per {guarantee.unit}, by "
         f"{guarantee.accountant.upper()}, against everyone: the server is not trusted",
     ]
+    if preview.memory is not None:
+        lines.append(
+            f"a step needs about {preview.memory / 2**20:,.0f} MiB beyond model and data in each worker; "
+            "training.physical_batch bounds it"
+        )
     return lines + [f"{note}." for note in preview.method.notes]
 
 

@@ -30,6 +30,7 @@ class Preview:
     dimension: int
     theory: tuple[float, float] | None
     steps: RecordOverview | None
+    memory: int | None
 
     @classmethod
     def of(cls, recipe: Recipe, data_dir: Path | None = None) -> Preview:
@@ -45,9 +46,10 @@ class Preview:
         classes = task.data.train.classes
         records = method.plan.records
         training = method.training
-        steps = None
+        steps = memory = None
         if records is not None and isinstance(training, PrivateTraining):
             steps = record_overview(records, training.clip_norm)
+            memory = training.memory(task.working_model(), *task.examples(0))
         return cls(
             method,
             overview(method.plan),
@@ -55,6 +57,7 @@ class Preview:
             task.layout.size,
             _theory(method, task.layout.size, classes),
             steps,
+            memory,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +110,7 @@ class Preview:
             "theory": {name: _finite(value) for name, value in asdict(steps.theory).items()},
             "clients": clients(records),
             "dimension": self.dimension,
+            "memory_bytes": self.memory,
             "notes": list(self.method.notes),
             "spend": self.spending.summary(),
         }

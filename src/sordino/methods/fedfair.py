@@ -11,11 +11,10 @@ from typing import ClassVar
 
 from sordino.aggregation import Optimiser, Sgd
 from sordino.budgets import Population
-from sordino.core.checks import not_negative
 from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.methods.loss_bulletin import UNBOUNDED, LossBulletin
-from sordino.methods.record_level import private_training, size_weights
+from sordino.methods.record_level import check_fairness, private_training, size_weights
 from sordino.planning import Choice, LocalSteps, Terms, Trust, local_plan
 from sordino.training import DpSgdOptions
 
@@ -38,7 +37,7 @@ class FedFair:
     privacy: Terms = field(default_factory=lambda: Terms(trust=Trust.LOCAL))
 
     def __post_init__(self) -> None:
-        not_negative("method.fairness", self.fairness)
+        check_fairness(self.fairness, self.training)
 
     def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """The parts of FedFDP with z = 0 and C = ∞."""

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from sordino.aggregation import Optimiser, Sgd
 from sordino.budgets import Population
-from sordino.core.checks import not_negative, positive, probability
+from sordino.core.checks import positive, probability
 from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.methods.loss_bulletin import LossBulletin, LossClip
-from sordino.methods.record_level import private_training, size_weights
+from sordino.methods.record_level import check_fairness, private_training, size_weights
 from sordino.planning import Choice, LocalSteps, Terms, Trust, local_plan
 from sordino.training import DpSgdOptions
 
@@ -46,7 +46,7 @@ class FedFdp:
     privacy: Terms = field(default_factory=lambda: Terms(trust=Trust.LOCAL))
 
     def __post_init__(self) -> None:
-        not_negative("method.fairness", self.fairness)
+        check_fairness(self.fairness, self.training)
         positive("method.clip_norm", self.clip_norm)
         probability("method.loss_share", self.loss_share)
 

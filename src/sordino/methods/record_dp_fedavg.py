@@ -32,8 +32,8 @@ class RecordDpFedAvg:
     """Federated averaging of clients that run DP-SGD, each with the noise of its own budget.
 
     Unit: record, or one value of a column at a client (`budgets.unit`). Relation: add-or-remove. Holds against the
-    server and everyone else. `cohort` clients a round are drawn with replacement by `selection`; None: everyone
-    takes part in every round. `eta` and `bound` weigh noise against bias (see `Choice`). Under `biased` so many
+    server and everyone else. `cohort` clients a round are drawn with replacement by `selection`.
+    `eta` and `bound` weigh noise against bias (see `Choice`). Under `biased` so many
     `candidates` are drawn (None: twice the cohort), of whom the cohort are those whose last released loss was
     largest; `loss_share` of each ε pays for the losses. `noise` `accountant` is that of `privacy.accountant`;
     `eq7-000` is as printed, for reproductions.
@@ -43,7 +43,7 @@ class RecordDpFedAvg:
     summary: ClassVar[str] = "record-level privacy: DP-SGD at each client, clients drawn by size and budget"
 
     rounds: int = 60
-    cohort: int | None = 10
+    cohort: int = 10
     selection: Rule = "privacy-aware"
     candidates: int | None = None
     loss_share: float = 0.1
@@ -72,7 +72,7 @@ class RecordDpFedAvg:
             batch_size=self.training.batch_size,
             noise=rule,
             loss_share=self.loss_share if biased else 0.0,
-            candidates=self._candidates() if biased else None,
+            candidates=(self.candidates or 2 * self.cohort) if biased else None,
         )
         choice = Choice(self.selection, self.eta, self.bound)
         plan, records = local_plan(population, local, choice, self.privacy, streams)
@@ -85,12 +85,7 @@ class RecordDpFedAvg:
             training,
             self.server,
             bulletin=ClientLosses(LossClip()) if biased else None,
-            choosing=LargestLoss(self.cohort or 1) if biased else None,
+            choosing=LargestLoss(self.cohort) if biased else None,
             importance=importance,
             notes=records.notes,
         )
-
-    def _candidates(self) -> int:
-        if self.cohort is None:
-            raise UsageError("selection = 'biased' chooses among candidates; give method.cohort")
-        return self.candidates or 2 * self.cohort

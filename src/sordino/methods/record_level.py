@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.core.checks import not_negative
+from sordino.core.errors import UsageError
 from sordino.planning import Records
 from sordino.training import DpSgdOptions, LossRelease, PrivateTraining
 
@@ -28,6 +30,14 @@ def private_training(
         losses=losses,
         fairness=fairness,
     )
+
+
+def check_fairness(strength: float, options: DpSgdOptions) -> None:
+    """Refuses λ < 0, and fair clipping in a mode of clipping that leaves it no factor to choose."""
+    if not_negative("method.fairness", strength) and options.mode != "flat":
+        raise UsageError(
+            f"training.mode = '{options.mode}' does not go with fair clipping; write mode = 'flat'"
+        )
 
 
 def size_weights(records: Records, cohort: int | None) -> NDArray[np.float32] | None:

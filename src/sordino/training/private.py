@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch.nn import functional
 from sordino.core.checks import count, positive
 from sordino.training.dpsgd import DpSgd
 from sordino.training.losses import LossRelease
-from sordino.training.per_example import Clipper, Clipping, FactorRule, Mode, fair
+from sordino.training.per_example import Clipper, Clipping, FactorRule, Mode, fair, memory_estimate
 from sordino.training.visit import Learnt, Visit
 from sordino.training.working import WorkingModel
 
@@ -79,6 +80,15 @@ class PrivateTraining:
             wish=self._wish(visit),
         )
         return Learnt(loss, released)
+
+    def memory(self, model: WorkingModel, x: Tensor, y: Tensor) -> int:
+        """Bytes that a step will need at its peak, within 25 %, from a few examples: for the largest batch that is
+        expected, four deviations of a Poisson sample above the mean, or for `physical_batch`."""
+        mean = float(self.expected_batch.max())
+        largest = math.ceil(mean + 4 * math.sqrt(mean))
+        return memory_estimate(
+            self._clipper(model), x, y, min(largest, self.options.physical_batch or largest)
+        )
 
     def _mechanism(self, visit: Visit) -> DpSgd:
         return DpSgd(

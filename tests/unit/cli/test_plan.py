@@ -112,6 +112,8 @@ def test_a_plan_of_local_steps_shows_probabilities_bounds_and_a_picture(tmp_path
     held = json.loads(run(["--json"], tmp_path, RECORDS))
     assert len(held["clients"]["probability"]) == 12
     assert held["unit"] == "record"
+    assert 0 < held["memory_bytes"] < 2**30
+    assert "training.physical_batch bounds it" in shown
 
 
 def test_a_picture_of_who_is_selected_is_refused_for_methods_that_select_nobody(tmp_path):

@@ -16,7 +16,7 @@ from sordino.engine import InProcess, State, WorkerPool, train
 from sordino.engine.round import play
 from sordino.experiment.charging import LedgerTerms
 from sordino.methods import FedFair, FedFdp, RecordDpFedAvg
-from sordino.methods.loss_bulletin import UNBOUNDED, LargestLoss, LossBulletin, LossClip
+from sordino.methods.loss_bulletin import UNBOUNDED, ClientLosses, LargestLoss, LossBulletin, LossClip
 from sordino.training import DpSgdOptions
 from sordino.training.dpsgd import DpSgd
 from sordino.training.per_example import Clipper, Clipping
@@ -250,7 +250,6 @@ def test_biased_selection_pays_for_its_losses_and_for_all_candidates():
     [
         ({"candidates": 5}, "candidates are for selection = 'biased'"),
         ({"selection": "biased", "candidates": 2}, "candidates = 2"),
-        ({"selection": "biased", "cohort": None}, "give method.cohort"),
         ({"loss_share": 0.0}, "loss_share = 0"),
         ({"clip_norm": 0.0}, "clip_norm = 0"),
     ],
@@ -258,3 +257,15 @@ def test_biased_selection_pays_for_its_losses_and_for_all_candidates():
 def test_what_the_method_refuses(change, message):
     with pytest.raises(UsageError, match=message):
         RecordDpFedAvg(**{"rounds": 2, "cohort": 3, "training": STEPS, **change}).compose(population())
+
+
+def test_fair_clipping_goes_with_flat_clipping_only():
+    steps = dataclasses.replace(STEPS, mode="automatic")
+    with pytest.raises(UsageError, match=r"training\.mode = 'automatic'"):
+        FedFdp(rounds=2, training=steps)
+    FedFdp(rounds=2, fairness=0.0, training=steps).compose(population())
+
+
+def test_a_round_in_which_nobody_answers_changes_nothing_that_was_told():
+    for bulletin in (LossBulletin(LossClip()), ClientLosses(LossClip())):
+        assert bulletin.update(bulletin.init(), {}) == bulletin.init()
