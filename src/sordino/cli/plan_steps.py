@@ -52,7 +52,7 @@ def remarks(preview: Preview, steps: RecordOverview) -> list[str]:
     ]
     if preview.memory is not None:
         lines.append(
-            f"a step needs about {preview.memory / 2**20:,.0f} MiB beyond model and data in each worker; "
+            f"a step needs about {math.ceil(preview.memory / 2**20):,} MiB beyond model and data in each worker; "
             "training.physical_batch bounds it"
         )
     return lines + [f"{note}." for note in preview.method.notes]
