@@ -14,6 +14,7 @@ from sordino.core.imports import imported
 from sordino.core.options import check_options
 from sordino.models.cnn import cnn, cnn_3_layer, cnn_512_32
 from sordino.models.deep import alexnet, mobilenet_v2, resnet_18
+from sordino.models.ngrams import ngrams
 from sordino.models.scattering import scattering
 from sordino.models.small import logistic, mlp
 from sordino.models.text import lstm, lstm_small
@@ -35,6 +36,7 @@ def models() -> dict[str, Callable[..., nn.Module]]:
         "scattering": scattering,
         "lstm": lstm,
         "lstm-small": lstm_small,
+        "ngrams": ngrams,
     }
 
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from sordino.core.errors import UsageError
+from sordino.models.ngrams import Ngrams
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
@@ -89,6 +90,6 @@ def _made_up(module: nn.Module, input_shape: tuple[int, ...], seed: int) -> torc
     generator = torch.Generator().manual_seed(seed)
     leaves = (layer for layer in module.modules() if not list(layer.children()))
     first = next((layer for layer in leaves if not isinstance(layer, nn.Identity)), None)
-    if isinstance(first, nn.Embedding):
+    if isinstance(first, nn.Embedding | Ngrams):
         return torch.randint(first.num_embeddings, (_PROBE, *input_shape), generator=generator)
     return torch.rand((_PROBE, *input_shape), generator=generator)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from sordino.core.vectors import Layout
 from sordino.models import Fronted
+
+KEPT = 250_000_000
+"""Numbers in features that are kept: one gigabyte."""
 
 
 @dataclass
@@ -22,6 +26,8 @@ class WorkingModel:
     layout: Layout
     vector: Tensor
     parameters: list[nn.Parameter]
+    kept: dict[bytes, Tensor] = field(default_factory=dict[bytes, Tensor])
+    room: int = KEPT
 
     @classmethod
     def of(cls, module: nn.Module, device: torch.device | str = "cpu") -> WorkingModel:
@@ -40,8 +46,20 @@ class WorkingModel:
         return self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the module's fixed front end, if it has one, makes of inputs: once for all local steps."""
-        return self.module.features(x) if isinstance(self.module, Fronted) else x
+        """What the module's fixed front end, if it has one, makes of inputs: once for all local steps.
+
+        The features of inputs that were seen before are kept, `KEPT` numbers of them: clients come back.
+        """
+        if not isinstance(self.module, Fronted):
+            return x
+        key = hashlib.blake2b(x.cpu().numpy().tobytes()).digest()
+        if key in self.kept:
+            return self.kept[key]
+        found = self.module.features(x)
+        if self.room >= found.numel():
+            self.room -= found.numel()
+            self.kept[key] = found
+        return found
 
     def trained(self, features: Tensor) -> Tensor:
         """The outputs, from what `features` gave."""

@@ -12,7 +12,7 @@ from sordino.core.errors import UsageError
 from sordino.models import build, check, models
 
 GREY, COLOUR, SMALL, TEXT = (1, 28, 28), (3, 32, 32), (1, 8, 8), (80,)
-QUICK = ("logistic", "mlp", "cnn", "cnn-3-layer", "cnn-512-32", "scattering", "lstm-small")
+QUICK = ("logistic", "mlp", "cnn", "cnn-3-layer", "cnn-512-32", "scattering", "lstm-small", "ngrams")
 
 PARAMETERS = [
     ("logistic", GREY, 7_850),
@@ -26,6 +26,7 @@ PARAMETERS = [
     ("scattering", GREY, 39_690),
     ("lstm", TEXT, 819_920),
     ("lstm-small", TEXT, 24_784),
+    ("ngrams", TEXT, 846_080),
 ]
 
 
@@ -39,7 +40,7 @@ def one_thread() -> Iterator[None]:
 
 
 def shape_of(name: str) -> tuple[int, ...]:
-    return TEXT if "lstm" in name else SMALL
+    return TEXT if name in ("lstm", "lstm-small", "ngrams") else SMALL
 
 
 def inputs(shape: tuple[int, ...], count: int = 3) -> torch.Tensor:
@@ -113,7 +114,7 @@ def test_every_parameter_takes_part_and_flat_views_change_nothing(name: str):
     assert not torch.allclose(module(x), output)  # the views are what the module computes with
 
 
-@pytest.mark.parametrize("name", [name for name in models() if "lstm" not in name])
+@pytest.mark.parametrize("name", [name for name in models() if shape_of(name) != TEXT])
 def test_images_of_every_size_that_the_data_has(name: str):
     for shape in (SMALL, GREY, COLOUR):
         if name in QUICK or shape == SMALL:

@@ -76,10 +76,19 @@ def test_bad_values_are_refused(make):
         make()
 
 
-def test_a_fixed_front_end_is_computed_once_for_all_steps():
+def test_a_fixed_front_end_is_computed_once_for_all_steps_and_visits():
     x, y = _data()
     model = WorkingModel.of(build("scattering", (1, 8, 8), 10, seed=2))
-    calls = []
+    first = model.vector.clone()
+    calls, ends = [], []
     model.module.front.register_forward_hook(lambda *_: calls.append(1))
-    LocalSgd(steps=7, batch_size=5).run(model, x, y, Visit(0, 0, np.random.default_rng(4)))
+    for room in (model.room, model.room, 0):
+        model.load(first)
+        model.room = room
+        LocalSgd(steps=7, batch_size=5).run(model, x.clone(), y, Visit(0, 0, np.random.default_rng(4)))
+        ends.append(model.vector.clone())
     assert len(calls) == 1
+    model.features(x + 1)
+    model.features(x + 1)
+    assert len(calls) == 3  # other inputs, and no room for them
+    assert all(torch.equal(end, ends[0]) for end in ends)
