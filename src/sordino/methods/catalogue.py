@@ -12,6 +12,7 @@ from sordino.methods.gdpfed import GdpFed
 from sordino.methods.gdpfed_op import GdpFedOp
 from sordino.methods.gdpfed_plus import GdpFedPlus
 from sordino.methods.house import House
+from sordino.methods.house_record import HouseRecord
 from sordino.methods.idp_fedavg import IdpFedAvg
 from sordino.methods.pfa import Pfa
 from sordino.methods.record_dp_fedavg import RecordDpFedAvg
@@ -26,6 +27,7 @@ METHODS: dict[str, type[MethodOptions]] = {
         GdpFedOp,
         GdpFedPlus,
         House,
+        HouseRecord,
         IdpFedAvg,
         Pfa,
         TimeAdaptive,

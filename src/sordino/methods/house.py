@@ -93,13 +93,18 @@ class House:
 
 
 def server(plan: Plan, chosen: Constants) -> Optimiser:
-    """The server's steps, sized by the plan's noise alone."""
+    """The server's steps, sized by the noise of the plan's sums."""
     variance = sum(
         phase.rounds * sum((noisy.std * noisy.surplus * noisy.weight.value) ** 2 for noisy in phase.sums)
         for phase in plan.phases
     )
+    return sized(variance, plan.rounds, chosen)
+
+
+def sized(variance: float, rounds: int, chosen: Constants) -> Optimiser:
+    """Steps by which noise of this variance, of all rounds together, moves a parameter by no more than the walk."""
     rate = chosen.most_rate
     if variance:
         rate = min(rate, chosen.walk * (1 - chosen.momentum) / math.sqrt(variance))
-    decay = max(0.0, 1 - 1 / (chosen.averaged * plan.rounds))
+    decay = max(0.0, 1 - 1 / (chosen.averaged * rounds))
     return Averaged(Sgd(rate, chosen.momentum), decay)

@@ -14,7 +14,7 @@ from sordino.core.checks import count, not_negative, positive
 from sordino.planning.selection import Selection, solve_selection
 from sordino.planning.theory import SelectionBound, selection_eta
 
-Rule = Literal["unbiased", "importance", "privacy-aware", "biased"]
+Rule = Literal["unbiased", "importance", "privacy-aware", "biased", "precision"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Choice:
     | privacy-aware | p of 000's Problem 1        |                                                             |
     | importance    | p of 000's Problem 1        | updates are weighed by u_k/p_k, public constants            |
     | biased        | u, more than are needed     | those whose last released loss was largest take part        |
+    | precision     | 1/V_k over their sum        | every visit has the same noise on its mean gradient         |
 
     `eta` weighs noise against bias in Problem 1, w_k = η·D·V_k; None takes 2L√T of `bound`, which minimises
     000's eq. 20.
@@ -105,7 +106,17 @@ class Chosen:
     @property
     def p(self) -> Array:
         """The probabilities that cohorts are drawn with."""
-        return self.solution.p
+        return self._precision if self.choice.rule == "precision" else self.solution.p
+
+    @cached_property
+    def _precision(self) -> Array:
+        """What the budgets together are worth is 1/V_k of each; who has no budget counts as the best of the others."""
+        price = self.price
+        noisy = price > 0
+        if not noisy.any():
+            return self.u
+        precision = 1 / np.where(noisy, price, price[noisy].min())
+        return precision / precision.sum()
 
     @property
     def compensation(self) -> Array | None:

@@ -72,7 +72,7 @@ class PrivateTraining:
         loss = self._mechanism(visit).run(
             model,
             self._clipper(model),
-            x,
+            model.features(x),
             y,
             self.options.steps,
             visit.draw,
@@ -108,7 +108,7 @@ class PrivateTraining:
         key = id(model.module)
         if key not in self._clippers:
             clipping = Clipping(self.clip_norm, self.options.mode)
-            self._clippers[key] = Clipper(model.module, example_losses, clipping, self.options.physical_batch)
+            self._clippers[key] = Clipper(model.head, example_losses, clipping, self.options.physical_batch)
         return self._clippers[key]
 
 

@@ -61,6 +61,11 @@ class WorkingModel:
             self.kept[key] = found
         return found
 
+    @property
+    def head(self) -> nn.Module:
+        """What is trained: the module, or all of it that comes after a fixed front end."""
+        return self.module.head if isinstance(self.module, Fronted) else self.module
+
     def trained(self, features: Tensor) -> Tensor:
         """The outputs, from what `features` gave."""
-        return self.module.head(features) if isinstance(self.module, Fronted) else self(features)
+        return self.head(features) if isinstance(self.module, Fronted) else self(features)
