@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sordino.accounting.excess import Excess
 from sordino.accounting.guarantee import Guarantee
 
 NOT_COVERED = (
@@ -20,7 +21,8 @@ class Statement:
     """What is said of a run, in one paragraph and as JSON, from the same fields.
 
     `figures` hold one guarantee for each group and adversary; `enforced` names the adversary whom the budgets
-    were enforced against. `unpaid` lists what the run's record holds that no budget paid for.
+    were enforced against. `unpaid` lists what the run's record holds that no budget paid for, `excess` what each
+    group's privacy at other δ owes to the others' budgets.
     """
 
     method: str
@@ -34,12 +36,14 @@ class Statement:
     window: str = ""
     ledger_head: str = ""
     notes: tuple[str, ...] = field(default=())
+    excess: tuple[Excess, ...] = ()
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Statement:
         """The inverse of `to_json`."""
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         fields["figures"] = tuple(Guarantee.of_json(figure) for figure in fields.pop("guarantees"))
+        fields["excess"] = tuple(Excess.of_json(held) for held in fields.get("excess", ()))
         fields["enforced"] = fields.pop("enforced_against")
         del fields["text"]
         return cls(**fields)
@@ -62,8 +66,9 @@ class Statement:
         unpaid = f"Recorded without paying for it: {', '.join(self.unpaid)}. " if self.unpaid else ""
         rest = f"Not covered: {'; '.join(self.not_covered)}. "
         notes = "".join(f"{note}. " for note in self.notes)
+        mixed = _excess(self.excess)
         head = f"Window {self.window}, ledger head {self.ledger_head}." if self.ledger_head else ""
-        return (kind + subject + against + " " + terms + unpaid + rest + notes + head).strip()
+        return (kind + subject + against + " " + terms + mixed + unpaid + rest + notes + head).strip()
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON types."""
@@ -79,6 +84,7 @@ class Statement:
             "window": self.window,
             "ledger_head": self.ledger_head,
             "notes": list(self.notes),
+            "excess": [held.to_json() for held in self.excess],
             "text": self.text(),
         }
 
@@ -108,6 +114,19 @@ def _said(figures: Iterable[Guarantee], against: str) -> str:
     one = figures[0]
     kind = f"(ε, δ) per {one.unit} under {one.relation}, by {one.accountant.upper()}"
     return f"Against {_who(against)}, {kind}: {groups}."
+
+
+def _excess(found: Sequence[Excess]) -> str:
+    """The group that risks most from being in a run with others, at a δ that is not its own."""
+    worst = max(found, key=lambda held: held.largest, default=None)
+    if worst is None:
+        return ""
+    if worst.largest < 0.005:
+        return "Beside runs in which everybody had a group's budget no privacy curve rises. "
+    return (
+        f"Beside the run in which everybody had its budget, a group's ε at other δ is higher by at most "
+        f"{rounded_up(worst.largest)} ({worst.group}, at δ = {worst.at:.3g}). "
+    )
 
 
 def rounded_up(epsilon: float) -> str:

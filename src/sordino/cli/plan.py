@@ -125,6 +125,11 @@ def _remarks(preview: Preview) -> list[str]:
         f"ε at δ = {guarantee.delta:.3g} per {guarantee.unit}, by {guarantee.accountant.upper()}; budgets are enforced "
         f"against {plan.terms.adversary}: {_why(view.groups[0].server)}"
     )
+    lines += [
+        f"beside the run in which all had the budget of {held.group}: its ε at other δ is higher by at most "
+        f"{output.rounded_up(held.largest)}, at δ = {held.at:.3g}"
+        for held in preview.spending.excess
+    ]
     return lines + [f"{note}." for note in (*preview.method.notes, *preview.spending.notes())]
 
 

@@ -90,6 +90,7 @@ class Preview:
             "theory": None
             if self.theory is None
             else dict(zip(("bound", "smoothness"), self.theory, strict=True)),
+            "excess": [held.to_json() for held in self.spending.excess],
             "notes": [*self.method.notes, *self.spending.notes()],
             "spend": self.spending.summary(),
         }

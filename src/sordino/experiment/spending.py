@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from sordino.accounting.excess import Excess
 from sordino.accounting.statement import NOT_COVERED, Statement
 from sordino.budgets import Population, fixed
 from sordino.core.errors import BudgetError
 from sordino.methods import Method
-from sordino.planning import Against, Bill, Mode, Plan, bill
+from sordino.planning import Against, Bill, Mode, Plan, bill, excess
 
 UNPAID = ("update norms, clip factors and training losses", "realised cohorts", "fairness figures")
 
@@ -76,6 +78,11 @@ class Spending:
             return self.population
         asked = fixed.from_units(fixed.cost_units(self.columns()["epsilon"]))
         return replace(self.population, epsilon=np.maximum(self.population.epsilon, asked))
+
+    @cached_property
+    def excess(self) -> tuple[Excess, ...]:
+        """Each group's privacy curve beside that of the run in which everybody had its budget."""
+        return excess(self.plan)
 
     def notes(self) -> tuple[str, ...]:
         """What a reproduction must say: which budgets it would have broken."""
@@ -143,6 +150,7 @@ class Spending:
             window=window,
             ledger_head=head,
             notes=(*method.notes, *self.notes()),
+            excess=self.excess,
         )
 
     def write_csv(self, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from sordino.planning.bill import Bill, Charge, bill
 from sordino.planning.choice import Choice, Chosen, Constants
+from sordino.planning.excess import excess
 from sordino.planning.grouped import GroupWeights, group_sums, own_clips
 from sordino.planning.integer import (
     affordable_rounds,
@@ -52,6 +53,7 @@ __all__ = [
     "bill",
     "check_budget",
     "check_budgets",
+    "excess",
     "gdpfed_ratios",
     "given_ratios",
     "group_sums",
