@@ -17,6 +17,7 @@ from sordino.budgets import Population
 from sordino.core.checks import positive, probability
 from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
+from sordino.methods.fair_bound import FairConstants
 from sordino.methods.loss_bulletin import LossBulletin, LossClip
 from sordino.methods.record_level import check_fairness, private_training, size_weights
 from sordino.planning import Choice, LocalSteps, Terms, Trust, local_plan
@@ -29,7 +30,8 @@ class FedFdp:
 
     Unit: record, or one value of a column at a client (`budgets.unit`). Relation: add-or-remove. Holds against the
     server and everyone else. Everyone takes part in every round, or `cohort` clients drawn by size. `fairness` is λ;
-    at 0 no loss is released and the method is DP-SGD. `loss_share` of each ε pays for the losses.
+    at 0 no loss is released and the method is DP-SGD. With `bound` λ is what 001's convergence bound says instead.
+    `loss_share` of each ε pays for the losses.
     """
 
     name: ClassVar[str] = "fedfdp"
@@ -38,6 +40,7 @@ class FedFdp:
     rounds: int = 30
     cohort: int | None = None
     fairness: float = 0.5
+    bound: FairConstants | None = None
     clip_norm: float = 1.0
     loss_share: float = 0.1
     loss_clip: LossClip = field(default_factory=LossClip)
@@ -52,17 +55,19 @@ class FedFdp:
 
     def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """Everyone, or cohorts drawn by size; noise for steps and losses together meets each budget."""
+        fair = self.bound is not None or self.fairness > 0
         local = LocalSteps(
             rounds=self.rounds,
             cohort=self.cohort,
             steps=self.training.steps,
             batch_size=self.training.batch_size,
             noise=self.privacy.accountant,
-            loss_share=self.loss_share if self.fairness else 0.0,
+            loss_share=self.loss_share if fair else 0.0,
         )
         plan, records = local_plan(population, local, Choice("unbiased"), self.privacy, streams)
-        training = private_training(records, self.training, self.clip_norm, self.fairness)
-        bulletin = LossBulletin(self.loss_clip) if self.fairness else None
+        strength = self.bound.strength(records, self.clip_norm) if self.bound else self.fairness
+        training = private_training(records, self.training, self.clip_norm, strength)
+        bulletin = LossBulletin(self.loss_clip) if training.losses is not None else None
         return Method(
             self.name,
             plan,

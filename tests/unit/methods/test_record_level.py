@@ -16,7 +16,9 @@ from sordino.engine import InProcess, State, WorkerPool, train
 from sordino.engine.round import play
 from sordino.experiment.charging import LedgerTerms
 from sordino.methods import FedFair, FedFdp, RecordDpFedAvg
+from sordino.methods.fair_bound import FairConstants
 from sordino.methods.loss_bulletin import UNBOUNDED, ClientLosses, LargestLoss, LossBulletin, LossClip
+from sordino.planning.theory import FairBound
 from sordino.training import DpSgdOptions
 from sordino.training.dpsgd import DpSgd
 from sordino.training.per_example import Clipper, Clipping
@@ -269,3 +271,22 @@ def test_fair_clipping_goes_with_flat_clipping_only():
 def test_a_round_in_which_nobody_answers_changes_nothing_that_was_told():
     for bulletin in (LossBulletin(LossClip()), ClientLosses(LossClip())):
         assert bulletin.update(bulletin.init(), {}) == bulletin.init()
+
+
+def test_the_bound_asks_for_more_fairness_where_there_is_more_noise():
+    held = population()
+    options = FedFdp(rounds=2, bound=FairConstants(dimension=10_000), training=STEPS)
+    method = options.compose(held, Streams(0))
+    records, found = method.plan.records, method.training.fairness
+    bound = FairBound(
+        1.0, 1.0, 1.0, 0.0, 0.0, float(records.noise_multiplier.max()), 10_000, records.expected_batch.min()
+    )
+    grid = np.linspace(0.501, 60, 20_000)
+    best = grid[np.argmin([bound.at(float(factor), 100) for factor in grid])]
+    assert found == pytest.approx(best - 1, rel=0.01)
+    strict = options.compose(population(low=0.5, high=2.0), Streams(0)).training.fairness
+    assert strict > found > 0
+    assert FairConstants(excess=2.0).strength(records, 1.0) == pytest.approx(
+        FairConstants().strength(records, 1.0) / 2
+    )
+    assert (method.plan.records.releases.extras == 2).all(), "the losses it needs are paid for"
