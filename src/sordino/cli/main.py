@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from sordino import __version__
-from sordino.cli import account, audit, data, ledger, many, model, plan, report, run
+from sordino.cli import account, audit, data, federation, ledger, many, model, plan, report, run
 from sordino.core.errors import SordinoError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ app.command("evaluate")(model.evaluate)
 app.add_typer(data.app, name="data")
 app.add_typer(account.app, name="account")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(federation.app, name="federation")
 
 
 # Typer brings a click of its own in some releases and uses the installed one in others.

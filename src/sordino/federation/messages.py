@@ -13,7 +13,7 @@ import math
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
@@ -23,6 +23,11 @@ from sordino.core.checks import count, delta, positive, probability
 from sordino.core.errors import UsageError
 from sordino.experiment.parse import build, plain
 from sordino.federation.refusals import Refusal, RefusedError
+from sordino.privatizers.integer import IntegerSum
+from sordino.training import LocalSgd
+
+Mode = Literal["flat", "automatic", "per-layer"]
+StageName = Literal["advertise", "share", "mask", "agree", "reveal"]
 
 VERSION = 1
 MAGIC = b"SORD"
@@ -58,7 +63,10 @@ class Model:
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """DP-SGD at the site, each message private by itself: the fields of `training.DpSgd` and its clip."""
+    """DP-SGD at the site, each message private by itself: the fields of `training.DpSgd` and its clip.
+
+    The learning rate in round t is learning_rate · decay^t.
+    """
 
     noise_multiplier: float
     sampling_rate: float
@@ -66,11 +74,14 @@ class LocalSteps:
     learning_rate: float
     clip_norm: float
     steps: int = 1
+    decay: float = 1.0
+    mode: Mode = "flat"
 
     def __post_init__(self) -> None:
         for name in ("noise_multiplier", "expected_batch", "learning_rate", "clip_norm"):
             positive(f"local.{name}", getattr(self, name))
         probability("local.sampling_rate", self.sampling_rate)
+        probability("local.decay", self.decay)
         count("local.steps", self.steps)
 
 
@@ -85,6 +96,34 @@ class Loss:
     def __post_init__(self) -> None:
         for name in ("most", "noise_multiplier", "divisor"):
             positive(f"loss.{name}", getattr(self, name))
+
+
+@dataclass(frozen=True)
+class SecureSum:
+    """One sum over all clients of a cohort of sites, through secure aggregation.
+
+    `mechanism` clips, rounds and adds the site's share of the noise, and prices all of it. `cohort` names the
+    sites by their identities, in ascending order; `threshold` of them have to answer, `colluders` may lie.
+    """
+
+    mechanism: IntegerSum
+    training: LocalSgd
+    cohort: tuple[str, ...]
+    threshold: int
+    colluders: int
+
+    def __post_init__(self) -> None:
+        if any(not re.fullmatch("[0-9a-f]{64}", site) for site in self.cohort):
+            raise UsageError("summed.cohort must hold identities of sites: 64 hexadecimal digits each")
+        if self.mechanism.honest != self.threshold - self.colluders:
+            raise UsageError(
+                f"the mechanism counts on {self.mechanism.honest} shares; threshold - colluders is "
+                f"{self.threshold - self.colluders}"
+            )
+        if self.mechanism.shares < len(self.cohort):
+            raise UsageError(
+                f"shares = {self.mechanism.shares} for {len(self.cohort)} sites would tell who answered"
+            )
 
 
 @dataclass(frozen=True)
@@ -106,13 +145,21 @@ class Open(Body):
     delta: float
     local: LocalSteps | None = None
     loss: Loss | None = None
+    summed: SecureSum | None = None
 
     def __post_init__(self) -> None:
         _named("run", self.run)
         count("releases", self.releases)
         delta("delta", self.delta)
-        if (self.local is None) == (self.trust == "local"):
+        if (self.local is not None, self.summed is not None) != (
+            self.trust == "local",
+            self.trust == "sum-only",
+        ):
             raise UsageError(f"trust = '{self.trust}' and the mechanism do not go together")
+        if self.summed is not None and self.summed.mechanism.rounds != self.releases:
+            raise UsageError(
+                f"releases = {self.releases}; the mechanism is for {self.summed.mechanism.rounds}"
+            )
 
     def digest(self) -> str:
         """What a receipt, an approval and every later message of the run refer to."""
@@ -134,6 +181,34 @@ class Step(Body):
         _named("run", self.run)
         count("round", self.round, least=0)
         count("attempt", self.attempt, least=0)
+
+
+@dataclass(frozen=True)
+class Stage(Body):
+    """One step of secure aggregation in a round: `model` is the digest of its parameters.
+
+    The array `letter` holds what the server sends on to the sites; `mask` comes with `theta` too.
+    """
+
+    kind: ClassVar[str] = "stage"
+
+    run: str
+    terms: str
+    round: int
+    attempt: int
+    stage: StageName
+    model: str
+
+    def __post_init__(self) -> None:
+        _named("run", self.run)
+        count("round", self.round, least=0)
+        count("attempt", self.attempt, least=0)
+        if not re.fullmatch("[0-9a-f]{64}", self.model):
+            raise UsageError("model must be a SHA-256 digest")
+
+    def at(self, stage: StageName) -> Stage:
+        """Another stage of the same attempt."""
+        return replace(self, stage=stage)
 
 
 @dataclass(frozen=True)
@@ -171,6 +246,18 @@ class Answer(Body):
 
 
 @dataclass(frozen=True)
+class Letter(Body):
+    """A site's signed answer to a stage, in the array `letter`."""
+
+    kind: ClassVar[str] = "letter"
+
+    run: str
+    round: int
+    attempt: int
+    stage: str
+
+
+@dataclass(frozen=True)
 class Closed(Body):
     """The run is over at this site."""
 
@@ -192,8 +279,8 @@ class Refused(Body):
     reason: str = "refused"
 
 
-INSTRUCTIONS: dict[str, type[Body]] = {kind.kind: kind for kind in (Open, Step, Close)}
-ANSWERS: dict[str, type[Body]] = {kind.kind: kind for kind in (Opened, Answer, Closed, Refused)}
+INSTRUCTIONS: dict[str, type[Body]] = {kind.kind: kind for kind in (Open, Step, Stage, Close)}
+ANSWERS: dict[str, type[Body]] = {kind.kind: kind for kind in (Opened, Answer, Letter, Closed, Refused)}
 
 
 def encode(body: Body, arrays: Arrays | None = None) -> bytes:

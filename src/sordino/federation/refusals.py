@@ -36,6 +36,11 @@ class Refusal(StrEnum):
     FINISHED = "run-finished"
     REPLAY = "replayed-with-other-content"
     PARAMETERS = "parameters-malformed"
+    SPLIT_VIEW = "split-view"
+    WEAK_TERMS = "weak-terms"
+    BAD_SIGNATURE = "bad-signature"
+    NOT_ENROLLED = "not-enrolled"
+    PROTOCOL = "secure-aggregation"
     FAILED = "failed"
 
 

@@ -11,8 +11,8 @@ def start(tmp_path):
     """Starts agents in the test's folder; all of them are closed at its end."""
     held: list[Agent] = []
 
-    def make(name: str = "site", draw=None, **changes):
-        agent = Agent(sites.site(tmp_path / name, **changes), draw)
+    def make(name: str = "site", chance=None, **changes):
+        agent = Agent(sites.site(tmp_path / name, **changes), chance)
         held.append(agent)
         return agent
 

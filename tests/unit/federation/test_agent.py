@@ -25,14 +25,19 @@ from sordino.federation import messages
 from sordino.federation.messages import Answer, Loss, Step
 from sordino.federation.refusals import Refusal, RefusedError
 from sordino.federation.site.agent import Agent
+from sordino.federation.site.chance import SystemChance
 from sordino.federation.site.log import read_log
 
 
-class Quiet:
+class Quiet(SystemChance):
     """Seeded batches, and no noise at all: for tests alone, handed to the constructor."""
 
     def __init__(self, seed: int) -> None:
-        self.generator = np.random.default_rng(seed)
+        object.__setattr__(self, "generator", np.random.default_rng(seed))
+
+    @property
+    def draw(self):
+        return self
 
     def random(self, size):
         return self.generator.random(size)
@@ -65,7 +70,7 @@ def test_opening_twice_charges_once(start):
 
 
 def test_the_answer_is_dp_sgd_with_the_stated_clip_and_rate(start):
-    agent = start(draw=Quiet(3), allow={"steps": 1})
+    agent = start(chance=Quiet(3), allow={"steps": 1})
     asked = terms(local=steps(steps=1, clip_norm=0.01))
     opened(agent, asked)
     update = step(agent, asked, value=0.1)
@@ -117,7 +122,7 @@ def test_stored_answers_are_encrypted_and_destroyed_at_the_end(start):
     closed(agent, asked)
     assert not list((agent.config.folder / "keys").iterdir())
     with closing(sqlite3.connect(agent.config.folder / "answers.db")) as database:
-        assert database.execute("SELECT answer FROM release").fetchall() == [(None,)]
+        assert database.execute("SELECT answer FROM said").fetchall() == [(None,)]
     everything = b"".join(p.read_bytes() for p in agent.config.folder.rglob("*") if p.is_file())
     assert secret not in everything
     with pytest.raises(RefusedError) as refused:

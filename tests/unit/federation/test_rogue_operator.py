@@ -65,8 +65,8 @@ def forged(body: messages.Body, arrays=None, **changes) -> bytes:
     ("changes", "reason"),
     [
         ({"purpose": "advertising"}, Refusal.PURPOSE),
-        ({"trust": "sum-only", "local": None}, Refusal.METHOD),
         ({"method": "fedavg"}, Refusal.METHOD),
+        ({"method": "dp-fedavg"}, Refusal.METHOD),
         ({"model": Model("mlp", (4,), 2)}, Refusal.MODEL),
         ({"model": Model("os:system", (4,), 2)}, Refusal.MODEL),
         ({"model": Model("__import__('os').system('id')", (4,), 2)}, Refusal.MODEL),
@@ -122,6 +122,8 @@ def test_a_metric_dearer_than_its_own_budget(start):
         ({"releases": 0}, Refusal.INVALID),
         ({"releases": True}, Refusal.INVALID),
         ({"trust": "server-trusted"}, Refusal.INVALID),
+        ({"trust": "sum-only"}, Refusal.INVALID),
+        ({"local": None}, Refusal.INVALID),
     ],
 )
 def test_terms_that_are_malformed(agent, changes, reason):

@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sordino.accounting.events import repeated
-from sordino.core.entropy import Draw, SystemDraw
+from sordino.budgets import Unit
 from sordino.core.errors import UsageError
 from sordino.core.relations import Relation
 from sordino.federation import messages
-from sordino.federation.messages import Answer, Body, Close, Closed, Open, Opened, Refused, Step
+from sordino.federation.messages import (
+    Answer,
+    Body,
+    Close,
+    Closed,
+    Letter,
+    Open,
+    Opened,
+    Refused,
+    Stage,
+    Step,
+)
 from sordino.federation.refusals import Refusal, RefusedError
-from sordino.federation.site.book import Book
+from sordino.federation.secagg import SecureAggregationError, SiteState
+from sordino.federation.site.book import Book, Priced
+from sordino.federation.site.chance import Chance, SystemChance
 from sordino.federation.site.config import SiteConfig
 from sordino.federation.site.data import SiteData, budgets, load_data
 from sordino.federation.site.log import SiteLog
 from sordino.federation.site.mechanism import LocalMechanism
 from sordino.federation.site.policy import check_terms, module_for
-from sordino.federation.site.vault import RunRow, Vault
+from sordino.federation.site.summed import Member, SumMechanism, model_digest, refusal, round_terms
+from sordino.federation.site.vault import Key, RunRow, Vault
+from sordino.privatizers.integer import Words
 from sordino.training.working import WorkingModel
 
 LARGEST = 1e6
@@ -38,11 +55,12 @@ Given = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class _Running:
-    """A run that is charged: its terms, its model, and the data of the units that paid."""
+    """A run that is charged: its terms, its model, the data of the units that paid, and how often each takes part."""
 
     terms: Open
     model: WorkingModel
     data: SiteData
+    turns: NDArray[np.int64]
 
 
 class Agent:
@@ -53,21 +71,23 @@ class Agent:
     twice; and an instruction can run nothing but what the owner's policy names.
     """
 
-    def __init__(self, config: SiteConfig, draw: Draw | None = None) -> None:
+    def __init__(self, config: SiteConfig, chance: Chance | None = None) -> None:
         self.config = config
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_file: int | None = _locked(config)
         self._lock = threading.Lock()
-        self._draw: Draw = draw or SystemDraw()
+        self._chance: Chance = chance or SystemChance()
         self.data = load_data(config)
         self.vault = Vault(config.folder)
         population = budgets(config, self.data.names)
-        self.book = Book(config.ledger, config.window, population, Relation.ADD_REMOVE)
+        relation = Relation.ZERO_OUT if config.unit is Unit.CLIENT else Relation.ADD_REMOVE
+        self.book = Book(config.ledger, config.window, population, relation)
         self.log = SiteLog(config.folder / "log.jsonl", config.agent)
         self._running: dict[str, _Running] = {}
         self._kinds: dict[type[Body], Callable[[Any, Given], bytes]] = {
             Open: self._open,
             Step: self._step,
+            Stage: self._stage,
             Close: self._close,
         }
 
@@ -108,58 +128,147 @@ class Agent:
         row = self._row(terms)
         if row is not None and row.status == "finished":
             raise RefusedError(Refusal.FINISHED, f"run '{terms.run}' is over")
-        check_terms(self.config.allow, self.config.metrics, terms)
-        module = module_for(terms.model, self.config.allow, self.data.input_shape, self.data.classes)
+        check_terms(self.config, terms)
+        if terms.summed is not None:
+            Member.of(self.config).check(terms.summed)
+        module = module_for(terms, self.config.allow, self.data.input_shape, self.data.classes)
         row = self._approved(terms, row)
-        assert terms.local is not None
-        event = repeated(LocalMechanism(terms.local, terms.loss).event, terms.releases)
-        spend = self.book.price(event, terms.delta)
-        most = self.config.allow.epsilon_per_run
-        if most is not None and spend.epsilon > most:
-            raise RefusedError(Refusal.BUDGET, f"the run costs ε = {spend.epsilon:.4g}; allowed: {most:g}")
-        receipt = self.book.reserve(terms.run, event, spend, terms.releases)
+        turns, priced = self._bill(terms, row)
+        most = max((part.spend.epsilon for part in priced), default=0.0)
+        if most > (self.config.allow.epsilon_per_run or np.inf):
+            raise RefusedError(
+                Refusal.BUDGET,
+                f"the run costs ε = {most:.4g}; allowed: {self.config.allow.epsilon_per_run:g}",
+            )
         if row.status != "open":
-            self.vault.note(replace(row, status="open"))
+            self.vault.note(replace(row, turns=json.dumps(turns.tolist())))
+        receipt = self.book.reserve(terms.run, priced, terms.releases)
+        if row.status != "open":
+            self.vault.note(replace(row, status="open", turns=json.dumps(turns.tolist())))
             self.log.note(
                 "charged",
                 run=terms.run,
-                epsilon=spend.epsilon,
-                delta=spend.delta,
+                epsilon=most,
+                delta=terms.delta,
                 units=receipt.charged,
-                left_out=len(receipt.refused),
+                left_out=len(self.data.names) - receipt.charged,
                 head=receipt.head,
             )
-        paid = self.data.of(self.book.units(receipt))
-        self._running[terms.run] = _Running(terms, WorkingModel.of(module), paid)
+        units = self.book.units(receipt)
+        paid = np.zeros_like(turns)
+        paid[units] = turns[units]
+        self._running[terms.run] = _Running(terms, WorkingModel.of(module), self.data.of(units), paid)
         told = self.config.allow.tell == "cost"
-        reply = Opened(
-            terms.run, terms.digest(), spend.epsilon if told else None, receipt.head if told else None
+        return messages.encode(
+            Opened(terms.run, terms.digest(), most if told else None, receipt.head if told else None)
         )
-        return messages.encode(reply)
+
+    def _bill(self, terms: Open, row: RunRow) -> tuple[NDArray[np.int64], list[Priced]]:
+        """In how many releases each unit takes part, and what that costs. Fixed when it was first asked, so that a
+        restart charges nothing twice."""
+        everyone = np.arange(len(self.data.names))
+        if terms.local is not None:
+            event = repeated(LocalMechanism(terms.local, terms.loss).event, terms.releases)
+            return np.full(len(everyone), terms.releases), [self.book.price(event, terms.delta, everyone)]
+        assert terms.summed is not None
+        mechanism = SumMechanism(terms.summed)
+        if row.turns is not None:
+            turns = np.array(json.loads(row.turns), dtype=np.int64)
+        else:
+            turns = mechanism.turns(self.book.left(), terms.delta, self.config.allow.epsilon_per_run)
+        return turns, mechanism.priced(self.book, turns, terms.delta)
 
     def _step(self, step: Step, arrays: Given) -> bytes:
         running = self._known(step.run, step.terms)
-        digest = hashlib.sha256(messages.encode(step, arrays)).hexdigest()
-        key = (step.run, step.round, step.attempt)
-        before = self.vault.begun(*key)
-        if before not in (None, digest):
-            raise RefusedError(
-                Refusal.REPLAY, f"round {step.round}, attempt {step.attempt} had another model"
-            )
+        if running.terms.local is None:
+            raise RefusedError(Refusal.TERMS, f"run '{step.run}' releases sums alone")
         theta = _parameters(arrays, running.model.layout.size)
-        if before is None:
-            if self.vault.releases(step.run) >= running.terms.releases:
-                raise RefusedError(Refusal.ROUNDS, f"all {running.terms.releases} releases are made")
-            self.vault.begin(*key, digest)
-        kept = self.vault.kept(*key)
+        key, digest = Key(step.run, step.round, step.attempt), _digest(step, arrays)
+        kept = self._begun(running, key, digest)
         if kept is not None:
-            self.log.note("repeated", run=step.run, round=step.round, attempt=step.attempt)
             return kept
-        self.book.release(*key, digest)
+        self.book.release(key.run, key.round, key.attempt, digest)
         reply = self._release(running, step, theta)
-        self.vault.keep(*key, reply)
-        self.log.note("released", run=step.run, round=step.round, attempt=step.attempt)
+        self.vault.keep(key, reply)
+        self.log.note("released", run=key.run, round=key.round, attempt=key.attempt)
         return reply
+
+    def _stage(self, stage: Stage, arrays: Given) -> bytes:
+        running = self._known(stage.run, stage.terms)
+        if running.terms.summed is None:
+            raise RefusedError(Refusal.TERMS, f"run '{stage.run}' releases no sums")
+        theta = arrays.get("theta")
+        if (theta is not None) != (stage.stage == "mask"):
+            raise RefusedError(Refusal.PARAMETERS, "theta comes with the stage 'mask', and with no other")
+        if theta is not None:
+            _parameters({"theta": theta}, running.model.layout.size)
+        key = Key(stage.run, stage.round, stage.attempt, stage.stage)
+        digest = _digest(stage, arrays)
+        kept = self._begun(running, key, digest)
+        if kept is not None:
+            return kept
+        try:
+            state, letter = self._aggregate(running, stage, arrays, digest)
+        except (SecureAggregationError, RefusedError) as error:
+            if stage.stage != "mask":
+                self.vault.forget(key)
+            raise refusal(error) if isinstance(error, SecureAggregationError) else error from error
+        body = Letter(stage.run, stage.round, stage.attempt, stage.stage)
+        reply = messages.encode(body, {"letter": np.frombuffer(letter, dtype=np.uint8)})
+        self.vault.keep(key, reply, state.to_bytes())
+        if stage.stage == "mask":
+            self.log.note("released", run=key.run, round=key.round, attempt=key.attempt, masked=True)
+        return reply
+
+    def _aggregate(
+        self, running: _Running, stage: Stage, arrays: Given, digest: str
+    ) -> tuple[SiteState, bytes]:
+        """One stage of secure aggregation; the one that releases is noted in the ledger first."""
+        member = Member.of(self.config)
+        if stage.stage == "advertise":
+            return member.advertise(round_terms(running.terms, stage))
+        key = Key(stage.run, stage.round, stage.attempt, stage.stage)
+        held = self.vault.secrets(key)
+        letter = arrays.get("letter")
+        if held is None or letter is None or letter.dtype != np.uint8:
+            raise RefusedError(Refusal.PROTOCOL, f"early: '{stage.stage}' without what comes before")
+        state = SiteState.of_bytes(held)
+        if state.terms != round_terms(running.terms, stage):
+            raise RefusedError(
+                Refusal.REPLAY, f"round {stage.round}, attempt {stage.attempt} had another model"
+            )
+        if stage.stage != "mask":
+            return member.go_on(stage.stage, state, letter.tobytes())
+        if model_digest(arrays["theta"]) != stage.model:
+            raise RefusedError(Refusal.PARAMETERS, "theta is not the model that the round began with")
+        self.book.release(key.run, key.round, key.attempt, digest)
+        words, guarantee = self._words(running, stage, torch.from_numpy(arrays["theta"].copy()))
+        return member.mask(state, letter.tobytes(), words, guarantee=guarantee)
+
+    def _words(self, running: _Running, stage: Stage, theta: Tensor) -> tuple[Words, bool]:
+        """The site's sum over the clients whose turn it is, with its share of the noise."""
+        assert running.terms.summed is not None
+        mechanism = SumMechanism(running.terms.summed)
+        turn = self.vault.turn(Key(stage.run, stage.round, stage.attempt, "mask"))
+        units = mechanism.drawn(running.turns, turn)
+        total = mechanism.total(running.model, running.data, units, theta, stage.round, self._chance)
+        share = self._chance.share(stage.round)
+        return running.terms.summed.mechanism.contribution(total, share), share.guarantee
+
+    def _begun(self, running: _Running, key: Key, digest: str) -> bytes | None:
+        """The answer that this instruction got before; if it is new, it is noted, and counted if it releases."""
+        before = self.vault.begun(key)
+        if before not in (None, digest):
+            raise RefusedError(Refusal.REPLAY, f"round {key.round}, attempt {key.attempt} had other content")
+        if before is None:
+            releasing = key.stage in ("release", "mask")
+            if releasing and self.vault.releases(key.run) >= running.terms.releases:
+                raise RefusedError(Refusal.ROUNDS, f"all {running.terms.releases} releases are made")
+            self.vault.begin(key, digest)
+        kept = self.vault.kept(key)
+        if kept is not None:
+            self.log.note("repeated", run=key.run, round=key.round, attempt=key.attempt, stage=key.stage)
+        return kept
 
     def _close(self, close: Close, arrays: Given) -> bytes:
         if arrays:
@@ -190,7 +299,7 @@ class Agent:
         terms = running.terms
         assert terms.local is not None
         mechanism = LocalMechanism(terms.local, terms.loss)
-        update, loss = mechanism.release(running.model, running.data, theta, self._draw)
+        update, loss = mechanism.release(running.model, running.data, theta, step.round, self._chance.draw)
         body = Answer(step.run, step.round, step.attempt, loss)
         return messages.encode(body, {"update": update.numpy()})
 
@@ -243,6 +352,10 @@ class Agent:
     def _refused(self, name: Refusal) -> bytes:
         told = self.config.allow.tell != "nothing"
         return messages.encode(Refused(str(name)) if told else Refused())
+
+
+def _digest(body: Body, arrays: Given) -> str:
+    return hashlib.sha256(messages.encode(body, arrays)).hexdigest()
 
 
 def _parameters(arrays: Given, size: int) -> Tensor:

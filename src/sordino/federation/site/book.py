@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,15 @@ from sordino.core.relations import Relation
 from sordino.federation.refusals import Refusal, RefusedError
 
 
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """What some units, by their place in the data, pay for a whole run."""
+
+    units: NDArray[np.int64]
+    event: DpEvent
+    spend: Spend
+
+
 class Book:
     """Guarantee: a run is charged to every unit that it will use, durably, before its first release; each release
     is noted, durably, before it happens; and there is never one more than was charged."""
@@ -28,16 +39,25 @@ class Book:
         self._unit, self._relation = population.unit, relation
         self._at = self.ledger.enrol(window, population, relation=relation).positions
 
-    def price(self, event: DpEvent, delta: float) -> Spend:
+    def price(self, event: DpEvent, delta: float, units: NDArray[np.int64]) -> Priced:
         """What an event costs, by the accountant of record."""
-        return PldAccountant().spend(event, delta, self._relation)
+        return Priced(units, event, PldAccountant().spend(event, delta, self._relation))
 
-    def reserve(self, run: str, event: DpEvent, spend: Spend, releases: int) -> Receipt:
-        """Charges a run to every unit that can pay for it; refused if nobody can."""
-        cost = Cost(spend.epsilon, spend.delta, self._at, event_to_json(event))
+    def left(self) -> NDArray[np.float64]:
+        """The ε that each unit can still spend."""
+        return self.ledger.spent(self.window).left_epsilon[self._at]
+
+    def reserve(self, run: str, priced: Sequence[Priced], releases: int) -> Receipt:
+        """Charges a run to every unit that can pay for its part; refused if nobody can."""
+        costs = [
+            Cost(part.spend.epsilon, part.spend.delta, self._at[part.units], event_to_json(part.event))
+            for part in priced
+        ]
+        if not costs:
+            raise RefusedError(Refusal.BUDGET, "no unit has enough left for a single release")
         try:
             return self.ledger.reserve(
-                Reservation(run, self.window, [cost], releases, self._unit, self._relation, "skip")
+                Reservation(run, self.window, costs, releases, self._unit, self._relation, "skip")
             )
         except BudgetError as error:
             raise RefusedError(Refusal.BUDGET, str(error)) from error
@@ -59,7 +79,17 @@ class Book:
         receipt = self.ledger.receipt_of(run)
         if receipt is None or not len(receipt.clients):
             return 0.0, 0.0
-        lines = self.ledger.charges_of(self.window, int(receipt.clients[0]))
+        paid = [self._paid(run, int(client)) for client in self._examples(receipt)]
+        return max(epsilon for epsilon, _ in paid), max(delta for _, delta in paid)
+
+    def _examples(self, receipt: Receipt) -> NDArray[np.int64]:
+        """One charged client of each budget."""
+        spent = self.ledger.spent(self.window)
+        rows = np.stack([spent.epsilon, spent.delta, spent.spent_epsilon])[:, receipt.clients]
+        return receipt.clients[np.unique(rows, axis=1, return_index=True)[1]]
+
+    def _paid(self, run: str, client: int) -> tuple[float, float]:
+        lines = self.ledger.charges_of(self.window, client)
         mine = next(line for line in lines if line["kind"] == "reserve" and line["run"] == run)
         return mine["epsilon"], mine["delta"]
 

@@ -103,11 +103,16 @@ class Process:
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """A whole `site.toml`. `home` is the folder that it lies in."""
+    """A whole `site.toml`. `home` is the folder that it lies in.
+
+    With `units_public` the number of units and their budgets are declared: they stand on the site's card, are
+    fixed, and an operator may plan with them. Without it nobody is told.
+    """
 
     site: str
     window: str
     unit: Unit
+    units_public: bool
     data: Named
     budget: SiteBudget
     allow: Allowed
@@ -143,6 +148,7 @@ class SiteConfig:
             top.site,
             top.window,
             Unit(top.unit),
+            top.units_public,
             Named(data, options),
             build(SiteBudget, sections["budget"], "budget"),
             build(Allowed, sections["allow"], "allow"),
@@ -162,6 +168,21 @@ class SiteConfig:
         return self.home / self.agent.socket
 
     @property
+    def identity(self) -> Path:
+        """The key by which other sites know this one."""
+        return self.folder / "identity.key"
+
+    @property
+    def peers(self) -> Path:
+        """The other sites that the owner accepted."""
+        return self.home / "peers.json"
+
+    @property
+    def node(self) -> Path:
+        """What belongs to the SuperNode and its user: its key, and Flower's own files."""
+        return self.home / "node"
+
+    @property
     def ledger(self) -> Path:
         """The site's own ledger."""
         return self.folder / "ledger.db"
@@ -174,3 +195,4 @@ class _Top:
     site: str
     window: str
     unit: Literal["record", "column", "client"] = "record"
+    units_public: bool = False

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from sordino.accounting import events
 from sordino.core.entropy import Draw
@@ -15,6 +14,7 @@ from sordino.federation.messages import LocalSteps, Loss
 from sordino.federation.site.data import SiteData
 from sordino.training.dpsgd import DpSgd
 from sordino.training.per_example import Clipper, Clipping
+from sordino.training.private import example_losses
 from sordino.training.working import WorkingModel
 
 
@@ -30,15 +30,15 @@ class LocalMechanism:
     local: LocalSteps
     loss: Loss | None = None
 
-    @property
-    def _sgd(self) -> DpSgd:
+    def _sgd(self, round_: int) -> DpSgd:
         at = self.local
-        return DpSgd(at.noise_multiplier, at.sampling_rate, at.expected_batch, at.learning_rate)
+        rate = at.learning_rate * at.decay**round_
+        return DpSgd(at.noise_multiplier, at.sampling_rate, at.expected_batch, rate)
 
     @property
     def event(self) -> events.DpEvent:
-        """What one answer costs each unit."""
-        return events.composed(events.repeated(self._sgd.event, self.local.steps), self.loss_event)
+        """What one answer costs each unit, in any round."""
+        return events.composed(events.repeated(self._sgd(0).event, self.local.steps), self.loss_event)
 
     @property
     def loss_event(self) -> events.DpEvent:
@@ -46,25 +46,21 @@ class LocalMechanism:
         return events.gaussian(float("inf") if self.loss is None else self.loss.noise_multiplier)
 
     def release(
-        self, model: WorkingModel, data: SiteData, theta: Tensor, draw: Draw
+        self, model: WorkingModel, data: SiteData, theta: Tensor, round_: int, draw: Draw
     ) -> tuple[Tensor, float | None]:
         """The update from `theta`, and the noisy mean loss at it."""
         model.load(theta)
         loss = None if self.loss is None else self._noisy_loss(self.loss, model, data, draw)
-        clipper = Clipper(model.module, _losses, Clipping(self.local.clip_norm))
+        clipper = Clipper(model.module, example_losses, Clipping(self.local.clip_norm, self.local.mode))
         units = torch.from_numpy(data.unit)
-        self._sgd.run(model, clipper, data.x, data.y, self.local.steps, draw, units)
+        self._sgd(round_).run(model, clipper, data.x, data.y, self.local.steps, draw, units)
         return model.vector - theta, loss
 
     def _noisy_loss(self, loss: Loss, model: WorkingModel, data: SiteData, draw: Draw) -> float:
         with torch.inference_mode():
-            each = _losses(model(data.x), data.y).double().numpy() if len(data.y) else np.zeros(0)
+            each = example_losses(model(data.x), data.y).double().numpy() if len(data.y) else np.zeros(0)
         each = np.clip(np.nan_to_num(each, nan=loss.most, posinf=loss.most), 0.0, loss.most)
         sums, counts = np.bincount(data.unit, each), np.bincount(data.unit)
         total = float(np.sum(sums[counts > 0] / counts[counts > 0]))
         noise = loss.noise_multiplier * loss.most * float(draw.standard_normal(1)[0])
         return (total + noise) / loss.divisor
-
-
-def _losses(outputs: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(outputs, targets, reduction="none")

@@ -10,12 +10,16 @@ from torch import nn
 
 from sordino.accounting.accountants import PldAccountant
 from sordino.accounting.events import repeated
+from sordino.budgets import Unit
 from sordino.core.errors import SordinoError
-from sordino.federation.messages import LocalSteps, Model, Open
+from sordino.federation.messages import LocalSteps, Open, SecureSum
 from sordino.federation.refusals import Refusal, RefusedError
-from sordino.federation.site.config import Allowed, Metrics
+from sordino.federation.site.config import Allowed, Metrics, SiteConfig
 from sordino.federation.site.mechanism import LocalMechanism
 from sordino.models import build, check
+
+METHODS = {"dp-sgd": ("local", False), "dp-fedavg": ("sum-only", True)}
+"""What a site can run: under which trust model, and whether the unit is a client or something smaller."""
 
 LEAST_NOISE = 0.1
 """Below, a Gaussian protects nobody, and no accountant is worth asking."""
@@ -23,22 +27,30 @@ RANGE = (1e-6, 1e6)
 """Clip norms, step sizes and batches outside of it would leave the arithmetic of a float, not a use."""
 
 
-def check_terms(allow: Allowed, metrics: Metrics, terms: Open) -> None:
+def check_terms(config: SiteConfig, terms: Open) -> None:
     """Refuses, by name, everything in the terms that the owner does not allow."""
+    allow = config.allow
     _among(terms.purpose, allow.purposes, Refusal.PURPOSE)
     _among(terms.trust, allow.trust, Refusal.TRUST)
     _among(terms.method, allow.methods, Refusal.METHOD)
     _among(terms.model.name, allow.models, Refusal.MODEL)
     if terms.releases > allow.rounds:
         raise RefusedError(Refusal.ROUNDS, f"{terms.releases} releases; allowed: {allow.rounds}")
-    if terms.local is None:
-        raise RefusedError(Refusal.METHOD, f"nothing here answers '{terms.method}' under {terms.trust}")
-    _check_steps(terms.local, allow)
-    _check_loss(terms, metrics)
+    fits = METHODS.get(terms.method)
+    if fits != (terms.trust, config.unit is Unit.CLIENT):
+        raise RefusedError(
+            Refusal.METHOD, f"'{terms.method}' is not for {terms.trust} and the unit {config.unit}"
+        )
+    if terms.local is not None:
+        _check_steps(terms.local, allow)
+    if terms.summed is not None:
+        _check_sum(terms.summed, allow)
+    _check_loss(terms, config.metrics)
 
 
-def module_for(model: Model, allow: Allowed, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def module_for(terms: Open, allow: Allowed, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """The model of the terms, measured before it takes memory; refused if it is not for this site's data."""
+    model = terms.model
     if (tuple(model.input_shape), model.classes) != (input_shape, classes):
         asked = f"{tuple(model.input_shape)} and {model.classes} classes"
         raise RefusedError(Refusal.MODEL, f"it is for {asked}; the data has {input_shape} and {classes}")
@@ -48,6 +60,8 @@ def module_for(model: Model, allow: Allowed, input_shape: tuple[int, ...], class
         size = sum(parameter.numel() for parameter in empty.parameters())
         if size > allow.parameters:
             raise RefusedError(Refusal.MODEL_SIZE, f"{size} parameters; allowed: {allow.parameters}")
+        if terms.summed is not None and terms.summed.mechanism.dimension != size:
+            raise RefusedError(Refusal.MODEL, f"{size} parameters; the mechanism is for another number")
         module = build(model.name, input_shape, classes, 0, **model.options)
         check(module, input_shape)
     except RefusedError:
@@ -67,15 +81,24 @@ def _check_steps(local: LocalSteps, allow: Allowed) -> None:
             raise RefusedError(Refusal.INVALID, f"local.{name} = {value:g} is outside of {RANGE}")
 
 
+def _check_sum(summed: SecureSum, allow: Allowed) -> None:
+    _check_noise(summed.mechanism.noise_multiplier)
+    training = summed.training
+    if max(training.steps or 0, training.epochs or 0) > allow.steps:
+        raise RefusedError(Refusal.ROUNDS, f"more local steps than the {allow.steps} that are allowed")
+    for name, value in (("clip_norm", summed.mechanism.clip_norm), ("learning_rate", training.learning_rate)):
+        if not RANGE[0] <= value <= RANGE[1]:
+            raise RefusedError(Refusal.INVALID, f"summed.{name} = {value:g} is outside of {RANGE}")
+
+
 def _check_loss(terms: Open, metrics: Metrics) -> None:
     if terms.loss is None:
         return
-    if metrics.loss is None:
+    if metrics.loss is None or terms.local is None:
         raise RefusedError(Refusal.METRICS, "the loss may not leave; [metrics] has no loss")
     _check_noise(terms.loss.noise_multiplier)
     if not RANGE[0] <= terms.loss.most <= RANGE[1]:
         raise RefusedError(Refusal.INVALID, f"loss.most = {terms.loss.most:g} is outside of {RANGE}")
-    assert terms.local is not None
     event = LocalMechanism(terms.local, terms.loss).loss_event
     cost = PldAccountant().epsilon(repeated(event, terms.releases), metrics.loss.delta)
     if cost > metrics.loss.epsilon:

@@ -23,22 +23,45 @@ VERSION = 1
 Status = Literal["pending", "approved", "denied", "open", "finished"]
 _SCHEMA = """
 CREATE TABLE info (version INTEGER NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL);
-CREATE TABLE run (run TEXT PRIMARY KEY, digest TEXT NOT NULL, terms BLOB NOT NULL, status TEXT NOT NULL);
-CREATE TABLE release (
-    run TEXT NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL, digest TEXT NOT NULL, answer BLOB,
-    PRIMARY KEY (run, round, attempt)
+CREATE TABLE run (
+    run TEXT PRIMARY KEY, digest TEXT NOT NULL, terms BLOB NOT NULL, status TEXT NOT NULL, turns TEXT
+);
+CREATE TABLE said (
+    run TEXT NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL, stage TEXT NOT NULL,
+    digest TEXT NOT NULL, answer BLOB, state BLOB,
+    PRIMARY KEY (run, round, attempt, stage)
 );
 """
 
 
+_WHERE = "run = ? AND round = ? AND attempt = ? AND stage = ?"
+
+
 @dataclass(frozen=True)
 class RunRow:
-    """One run as the site knows it: the digest of its terms, the message itself, and how far it is."""
+    """One run as the site knows it: the digest of its terms, the message itself, how far it is, and in how many
+    of its releases each unit takes part (JSON; None: in all)."""
 
     run: str
     digest: str
     terms: bytes
     status: Status
+    turns: str | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """What an answer is an answer to. A round of secure aggregation has several stages, and releases in `mask`."""
+
+    run: str
+    round: int
+    attempt: int
+    stage: str = "release"
+
+    @property
+    def values(self) -> tuple[str, int, int, str]:
+        """As the database asks for it."""
+        return self.run, self.round, self.attempt, self.stage
 
 
 class Vault:
@@ -92,8 +115,9 @@ class Vault:
     def note(self, row: RunRow) -> None:
         """Enters a run, or changes its status."""
         self._database.execute(
-            "INSERT INTO run VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET status = excluded.status",
-            (row.run, row.digest, row.terms, row.status),
+            "INSERT INTO run VALUES (?, ?, ?, ?, ?) ON CONFLICT (run) DO UPDATE "
+            "SET status = excluded.status, turns = excluded.turns",
+            (row.run, row.digest, row.terms, row.status, row.turns),
         )
 
     def decide(self, run: str, decision: Literal["approved", "denied"]) -> None:
@@ -104,57 +128,76 @@ class Vault:
             raise UsageError(f"run '{run}' does not wait for approval; waiting: {waiting or 'none'}")
         self.note(replace(row, status=decision))
 
-    # Releases
+    # What was said
+
+    def turn(self, key: Key) -> int:
+        """How many releases of the run were begun before this one; before a new one, how many there were."""
+        row = self._database.execute(f"SELECT rowid FROM said WHERE {_WHERE}", key.values).fetchone()
+        before = f"AND rowid < {row[0]}" if row else ""
+        count = "SELECT COUNT(*) FROM said WHERE run = ? AND stage IN ('release', 'mask')"
+        return self._database.execute(f"{count} {before}", (key.run,)).fetchone()[0]
 
     def releases(self, run: str) -> int:
         """How many releases of a run were begun."""
-        return self._database.execute("SELECT COUNT(*) FROM release WHERE run = ?", (run,)).fetchone()[0]
+        return self.turn(Key(run, -1, -1))
 
-    def begun(self, run: str, round_: int, attempt: int) -> str | None:
+    def begun(self, key: Key) -> str | None:
         """The digest of the instruction under this key; None if there was none."""
-        found = self._database.execute(
-            "SELECT digest FROM release WHERE run = ? AND round = ? AND attempt = ?", (run, round_, attempt)
-        ).fetchone()
+        found = self._database.execute(f"SELECT digest FROM said WHERE {_WHERE}", key.values).fetchone()
         return None if found is None else found[0]
 
-    def begin(self, run: str, round_: int, attempt: int, digest: str) -> None:
+    def begin(self, key: Key, digest: str) -> None:
         """Notes an instruction before anything is charged for it."""
-        self._database.execute(
-            "INSERT INTO release VALUES (?, ?, ?, ?, NULL)", (run, round_, attempt, digest)
-        )
+        self._database.execute("INSERT INTO said VALUES (?, ?, ?, ?, ?, NULL, NULL)", (*key.values, digest))
 
-    def keep(self, run: str, round_: int, attempt: int, answer: bytes) -> None:
-        """Stores an answer, before it leaves."""
-        nonce = os.urandom(12)
-        label = f"{run}|{round_}|{attempt}".encode()
-        sealed = nonce + ChaCha20Poly1305(self._key(run)).encrypt(nonce, answer, label)
-        self._database.execute(
-            "UPDATE release SET answer = ? WHERE run = ? AND round = ? AND attempt = ?",
-            (sealed, run, round_, attempt),
-        )
+    def forget(self, key: Key) -> None:
+        """Strikes out an instruction that was refused and released nothing, so that a right one can follow."""
+        self._database.execute(f"DELETE FROM said WHERE {_WHERE} AND answer IS NULL", key.values)
 
-    def kept(self, run: str, round_: int, attempt: int) -> bytes | None:
+    def keep(self, key: Key, answer: bytes, state: bytes | None = None) -> None:
+        """Stores an answer before it leaves, and the secrets that the next stage of the round needs."""
+        sealed = (self._seal(key, answer), None if state is None else self._seal(key, state))
+        with self._writing():
+            if state is not None:
+                self._database.execute(
+                    "UPDATE said SET state = NULL WHERE run = ? AND round = ? AND attempt = ?", key.values[:3]
+                )
+            self._database.execute(
+                f"UPDATE said SET answer = ?, state = ? WHERE {_WHERE}", (*sealed, *key.values)
+            )
+
+    def kept(self, key: Key) -> bytes | None:
         """The stored answer; None if the process died before there was one."""
+        found = self._database.execute(f"SELECT answer FROM said WHERE {_WHERE}", key.values).fetchone()
+        return None if found is None or found[0] is None else self._unseal(key, found[0])
+
+    def secrets(self, key: Key) -> bytes | None:
+        """The secrets of the round, as its last stage left them."""
         found = self._database.execute(
-            "SELECT answer FROM release WHERE run = ? AND round = ? AND attempt = ?", (run, round_, attempt)
+            "SELECT stage, state FROM said WHERE run = ? AND round = ? AND attempt = ? AND state IS NOT NULL",
+            key.values[:3],
         ).fetchone()
-        if found is None or found[0] is None:
-            return None
-        label = f"{run}|{round_}|{attempt}".encode()
-        try:
-            return ChaCha20Poly1305(self._key(run)).decrypt(found[0][:12], found[0][12:], label)
-        except InvalidTag as error:
-            raise SordinoError(f"the stored answer of run '{run}' cannot be opened") from error
+        return None if found is None else self._unseal(replace(key, stage=found[0]), found[1])
 
     def wipe(self, run: str) -> None:
         """Destroys the answers of a run and their key. The releases stay noted, so that none happens again."""
-        self._database.execute("UPDATE release SET answer = NULL WHERE run = ?", (run,))
+        self._database.execute("UPDATE said SET answer = NULL, state = NULL WHERE run = ?", (run,))
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         path = self._key_path(run)
         if path.exists():
             path.write_bytes(os.urandom(path.stat().st_size))
             path.unlink()
             sync_folder(self._keys)
+
+    def _seal(self, key: Key, data: bytes) -> bytes:
+        nonce = os.urandom(12)
+        return nonce + ChaCha20Poly1305(self._key(key.run)).encrypt(nonce, data, repr(key).encode())
+
+    def _unseal(self, key: Key, data: bytes) -> bytes:
+        try:
+            return ChaCha20Poly1305(self._key(key.run)).decrypt(data[:12], data[12:], repr(key).encode())
+        except InvalidTag as error:
+            raise SordinoError(f"what was stored of run '{key.run}' cannot be opened") from error
 
     def _key(self, run: str) -> bytes:
         path = self._key_path(run)

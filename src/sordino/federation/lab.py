@@ -1,0 +1,153 @@
+"""A whole federation on one machine, as real processes: for the demonstration and for tests.
+
+Agents and SuperNodes run as one user here, which is what `--insecure` is for; everything else is as in a deployment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sordino.core.errors import SordinoError
+from sordino.core.files import write_text
+from sordino.experiment import toml
+from sordino.federation.flower.programs import CONNECTION
+from sordino.federation.operator.folder import FILE, Card, OperatorFolder
+from sordino.federation.site import owner
+from sordino.federation.site.config import SiteConfig
+from sordino.federation.templates import write_folder
+
+
+class Lab:
+    """An operator and its sites in one folder. Everything ends with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.operator = folder / "operator"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for name, process in self._processes.items():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill(name)
+
+    def start_operator(self, **patience: Any) -> None:
+        """Certificates and a SuperLink on free ports."""
+        write_folder(self.operator, None)
+        superlink = {"port": free_port(), "inner_port": free_port()}
+        write_text(self.operator / FILE, toml.write({"superlink": superlink, "patience": patience}))
+        self.command("certs", self.operator)
+        self.serve_operator()
+
+    def serve_operator(self) -> None:
+        """Starts the SuperLink and what belongs to it, and waits until it answers."""
+        self.start("operator", "serve", self.operator)
+        self._wait("the SuperLink", self._healthy)
+
+    def add_site(self, table: dict[str, Any]) -> SiteConfig:
+        """A site with its file, keys and card, enrolled at the operator; not started yet."""
+        home = self.folder / str(table["site"])
+        home.mkdir(exist_ok=True)
+        write_text(home / "site.toml", toml.write(table))
+        config = SiteConfig.read(home / "site.toml")
+        owner.make_keys(config)
+        OperatorFolder.read(self.operator).enrol(Card.read(home / "card.json"))
+        return config
+
+    def start_agent(self, name: str) -> None:
+        """The agent of a site, until it answers at its door."""
+        file = self.folder / name / "site.toml"
+        self.start(f"{name}.agent", "site", file, "--insecure")
+        config = SiteConfig.read(file)
+        self._wait(f"the agent of {name}", lambda: owner.health(config).startswith("sordino"))
+
+    def start_node(self, name: str) -> None:
+        """The SuperNode of a site."""
+        port = self._ports.setdefault(name, free_port())
+        address = f"127.0.0.1:{OperatorFolder.read(self.operator).superlink.port}"
+        authority = self.operator / "certs" / "ca.crt"
+        options = ("--superlink", address, "--authority", authority, "--port", port)
+        self.start(f"{name}.node", "serve", self.folder / name / "site.toml", *options)
+
+    def command(self, *arguments: object) -> str:
+        """A command of `sordino federation`, to its end."""
+        done = subprocess.run(_command(*arguments), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SordinoError(done.stderr.strip())
+        return done.stdout
+
+    def start(self, name: str, *arguments: object) -> subprocess.Popen[bytes]:
+        """A command of `sordino federation` that runs on; its group can be killed alone."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(_command(*arguments), stdout=log, stderr=log, start_new_session=True)
+        self._processes[name] = process
+        return process
+
+    def kill(self, name: str) -> None:
+        """kill -9 of a process and of all that it started."""
+        process = self._processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def programs(self, name: str, program: str) -> list[int]:
+        """The processes of one of Flower's programs below a process of ours (Linux)."""
+        found: list[int] = []
+        for pid in _descendants(self._processes[name].pid):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if program in line:
+                found.append(pid)
+        return found
+
+    def _healthy(self) -> bool:
+        held = OperatorFolder.read(self.operator)
+        try:
+            for port in (held.superlink.port, held.superlink.inner_port):
+                with socket.create_connection(("127.0.0.1", port), 2):
+                    pass
+            return bool(held.link.flwr("supernode", "list", CONNECTION))
+        except (OSError, SordinoError, subprocess.TimeoutExpired):
+            return False
+
+    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 120.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > deadline:
+                raise SordinoError(f"{what} did not come up in {seconds:g} s; see the logs in {self.folder}")
+            time.sleep(0.5)
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "sordino", "federation", *map(str, arguments)]
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for child in map(int, children.read_text().split() if children.exists() else []):
+        found += [child, *_descendants(child)]
+    return found

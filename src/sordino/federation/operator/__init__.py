@@ -1,0 +1,1 @@
+"""The operator: who asks the sites, adds up what they release, and keeps the model."""

@@ -1,0 +1,205 @@
+"""Rounds in which every site's message is private by itself: the engine's executor over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sordino.core.errors import SordinoError, UsageError
+from sordino.core.streams import Streams
+from sordino.engine import Scores, Task, evaluate
+from sordino.engine.chunks import Chunk, Order, Partial
+from sordino.engine.executors import one_thread
+from sordino.engine.round import draw_cohorts
+from sordino.federation import messages
+from sordino.federation.messages import Answer, Close, Closed, LocalSteps, Model, Open, Opened, Step
+from sordino.federation.operator.folder import Patience
+from sordino.federation.operator.network import Network
+from sordino.federation.refusals import Refusal, RefusedError
+from sordino.methods import Method
+from sordino.training import PrivateTraining
+
+Note = Callable[..., None]
+RETIRED = (Refusal.BUDGET, Refusal.ROUNDS, Refusal.FINISHED, Refusal.KILLED, Refusal.NOT_APPROVED)
+"""Refusals after which a site is not asked again in this run; after all others it is, in the next round."""
+
+
+def site_terms(
+    run: str, purpose: str, method: Method, model: Model, sites: list[str], streams: Streams
+) -> dict[str, Open]:
+    """What each site that is drawn at all is told: its own mechanism, and how often it will be asked.
+
+    Refuses a method whose messages are not private by themselves, or that needs more than updates.
+    """
+    training, records = method.training, method.plan.records
+    if records is None or not isinstance(training, PrivateTraining):
+        raise UsageError(
+            f"method '{method.name}' leaves the noise to somebody else; over a network take one that protects "
+            "records, or trust = 'sum-only'"
+        )
+    if training.losses is not None:
+        raise UsageError(f"method '{method.name}' needs the sites' losses, which are not carried yet")
+    visits = np.zeros(len(sites), dtype=np.int64)
+    for round_ in range(method.plan.rounds):
+        for cohort in draw_cohorts(method, method.plan.phase(round_), round_, streams):
+            np.add.at(visits, cohort, 1)
+    options = training.options
+    return {
+        sites[k]: Open(
+            run=run,
+            purpose=purpose,
+            method="dp-sgd",
+            trust="local",
+            model=model,
+            releases=int(visits[k]),
+            delta=float(records.delta[k]),
+            local=LocalSteps(
+                noise_multiplier=float(training.noise_multiplier[k]),
+                sampling_rate=float(training.sampling_rate[k]),
+                expected_batch=float(training.expected_batch[k]),
+                learning_rate=options.learning_rate,
+                clip_norm=training.clip_norm,
+                steps=options.steps,
+                decay=options.decay,
+                mode=options.mode,
+            ),
+        )
+        for k in np.flatnonzero(visits)
+    }
+
+
+class NetworkExecutor:
+    """Asks the sites of each chunk and adds up what they release.
+
+    A site that does not answer, or not with a well-formed vector, adds nothing in that round: the noise of the
+    others covers them without it. Asking again after a crash is safe: a site's answer to one (run, round,
+    copy) never changes.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        method: Method,
+        sites: list[str],
+        terms: dict[str, Open],
+        network: Network,
+        patience: Patience,
+        note: Note,
+    ) -> None:
+        self._task, self._method, self._sites, self._terms = task, method, sites, terms
+        self._network, self._patience, self._note = network, patience, note
+        self._model = task.working_model()
+        self._open: set[str] = set()
+        self.retired: dict[str, str] = {}
+
+    def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
+        """One partial for each chunk, in their order, after all sites were asked together."""
+        self._admit()
+        copies = np.concatenate([chunk.copies for chunk in chunks]) if chunks else np.zeros(0, dtype=np.int64)
+        answers: dict[tuple[int, int], NDArray[np.float32]] = {}
+        for copy in range(int(copies.max()) + 1 if len(copies) else 0):
+            drawn = np.concatenate([chunk.clients[chunk.copies == copy] for chunk in chunks])
+            for client, update in self._ask(order, drawn, copy).items():
+                answers[client, copy] = update
+        asked = {self._sites[k] for chunk in chunks for k in chunk.clients.tolist()} - set(self.retired)
+        heard = {self._sites[k] for k, _ in answers}
+        self._note("round", round=order.round, heard=sorted(heard), missing=sorted(asked - heard))
+        if len(heard) < min(self._patience.least_sites, len(asked)):
+            raise SordinoError(
+                f"round {order.round}: {len(heard)} of {len(asked)} sites answered, least_sites is "
+                f"{self._patience.least_sites}; go on later with --resume"
+            )
+        for chunk in chunks:
+            total, clients = torch.zeros_like(order.theta), 0
+            for key in zip(chunk.clients.tolist(), chunk.copies.tolist(), strict=True):
+                if key in answers:
+                    weights = self._method.importance
+                    alpha = 1.0 if weights is None else float(weights[key[0]])
+                    total.add_(torch.from_numpy(answers[key].copy()), alpha=alpha)
+                    clients += 1
+            yield Partial(total, clients)
+
+    def scores(self, theta: torch.Tensor, *, auroc: bool = False) -> Scores:
+        """On the operator's own, public test examples."""
+        with one_thread():
+            return evaluate(self._model, theta, self._task.data.test, auroc=auroc)
+
+    def finish(self) -> dict[str, Closed]:
+        """Ends the run at every site that can be reached; what each says of its own ledger."""
+        asked = {
+            name: messages.encode(Close(terms.run, terms.digest()))
+            for name, terms in self._terms.items()
+            if name in self._network.online()
+        }
+        said = self._network.exchange(asked, self._patience.answer_seconds)
+        closed: dict[str, Closed] = {}
+        for name, data in said.items():
+            try:
+                closed[name] = messages.expect(data, Closed)[0]
+            except RefusedError as refused:
+                self._note("refused", site=name, reason=str(refused.name))
+        return closed
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._network.close()
+
+    def _admit(self) -> None:
+        """Opens the run at sites that are connected and were not asked yet: late ones are welcome."""
+        online = self._network.online()
+        asked = {
+            name: messages.encode(terms)
+            for name, terms in self._terms.items()
+            if name in online and name not in self._open and name not in self.retired
+        }
+        for name, data in (
+            self._network.exchange(asked, self._patience.answer_seconds).items() if asked else ()
+        ):
+            try:
+                receipt, _ = messages.expect(data, Opened)
+                self._open.add(name)
+                self._note("opened", site=name, epsilon=receipt.epsilon, head=receipt.head)
+            except RefusedError as refused:
+                self._refused(name, refused)
+
+    def _ask(self, order: Order, drawn: NDArray[np.int64], copy: int) -> dict[int, NDArray[np.float32]]:
+        theta = {"theta": order.theta.cpu().numpy()}
+        place = {self._sites[k]: int(k) for k in drawn.tolist()}
+        asked = {
+            name: messages.encode(
+                Step(self._terms[name].run, self._terms[name].digest(), order.round, copy), theta
+            )
+            for name in place
+            if name in self._open
+        }
+        found: dict[int, NDArray[np.float32]] = {}
+        for name, data in (
+            self._network.exchange(asked, self._patience.answer_seconds).items() if asked else ()
+        ):
+            try:
+                found[place[name]] = _update(data, order, copy)
+            except RefusedError as refused:
+                self._refused(name, refused)
+        return found
+
+    def _refused(self, name: str, refused: RefusedError) -> None:
+        self._note("refused", site=name, reason=str(refused.name), detail=refused.detail)
+        if refused.name in RETIRED:
+            self._open.discard(name)
+            self.retired[name] = str(refused.name)
+
+
+def _update(data: bytes, order: Order, copy: int) -> NDArray[np.float32]:
+    """A site's update, if it is one: of this round, of the model's length, finite."""
+    answer, arrays = messages.expect(data, Answer)
+    update = arrays.get("update")
+    if (answer.round, answer.attempt) != (order.round, copy):
+        raise RefusedError(Refusal.INVALID, f"an answer to round {answer.round}, copy {answer.attempt}")
+    if update is None or update.dtype != np.float32 or update.shape != tuple(order.theta.shape):
+        raise RefusedError(Refusal.PARAMETERS, "an update of another shape")
+    if not np.isfinite(update).all():
+        raise RefusedError(Refusal.PARAMETERS, "an update that is not finite")
+    return update
