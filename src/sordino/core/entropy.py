@@ -1,12 +1,13 @@
-"""Random numbers of the operating system, for what a deployment releases."""
+"""Random numbers for what a deployment releases in floating point: made of `random_bytes.SYSTEM`."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sordino.core.random_bytes import SYSTEM
 
 _UNIT = 2.0**-53
 
@@ -33,7 +34,7 @@ class SystemDraw:
 
     def random(self, size: int) -> NDArray[np.float64]:
         """Uniform multiples of 2⁻⁵³ in [0, 1)."""
-        bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+        bits = np.frombuffer(SYSTEM.draw(8 * size), dtype=np.uint64)
         return (bits >> np.uint64(11)).astype(np.float64) * _UNIT
 
     def standard_normal(self, size: int, dtype: Any = np.float64) -> NDArray[Any]:
