@@ -1,11 +1,11 @@
 """The house method: client-level privacy in which nothing is left to tune.
 
     Δ_i = −C·∇F_i(θ_t)/‖∇F_i(θ_t)‖ for nearly every client (one long step on all its examples, clipped)
-    v ← μ·v + (Σ_{i∈S_t} Δ_i + N(0, z²C² I)) / (Σ_i q_i);  θ_{t+1} = θ_t + η_g·v
-    the model is Σ_s β^{t−s} θ_s over its weights' sum
+    v ← β·v + (Σ_{i∈S_t} Δ_i + N(0, z²C² I)) / (Σ_i q_i);  θ_{t+1} = θ_t + η_g·v
+    the model is Σ_s γ^{t−s} θ_s over its weights' sum
 
 One sum over everyone and one noise, with an own sampling rate for each budget, from the accountant. The step η_g is
-set by the plan's own noise: over T rounds the noise alone moves a parameter by η_g·z·C·√T/((1 − μ)·Σ_i q_i), which
+set by the plan's own noise: over T rounds the noise alone moves a parameter by η_g·z·C·√T/((1 − β)·Σ_i q_i), which
 is held at a constant. No data is asked for any of it.
 """
 

@@ -2,7 +2,7 @@
 
     S_t drawn with replacement by p_k ∝ 1/V_k, before training;  T_k: how often k was drawn;  z_k from (ε_k, T_k)
     Δ_k = −(Σ_{d∈M_k} g_d·min(1, C/‖g_d‖) + z_k C N(0, I)) / |M_k|
-    v ← μ·v + Σ_{k∈S_t} Δ_k / |S_t|;  θ_{t+1} = θ_t + η_g·v;  the model is an average of the iterates, as in `house`
+    v ← β·v + Σ_{k∈S_t} Δ_k / |S_t|;  θ_{t+1} = θ_t + η_g·v;  the model is an average of the iterates, as in `house`
 
 V_k is the variance that a step of k adds to its mean gradient. Drawn by 1/V_k every visit has the same noise, which
 is what weighing everyone's budget by its precision comes to. One step on all its examples costs a client less than
