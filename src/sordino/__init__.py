@@ -20,15 +20,38 @@ if TYPE_CHECKING:
     from sordino.aggregation import Adam, Sgd
     from sordino.budgets import Budget, Population, Unit
     from sordino.data import DataSet, Examples, deal, load
-    from sordino.engine import Task
+    from sordino.engine import Network, Task
     from sordino.experiment.charging import LedgerTerms
     from sordino.experiment.loading import task
     from sordino.experiment.recipe import Recipe
     from sordino.experiment.result import Result
     from sordino.experiment.run import run
     from sordino.experiment.session import resume_recipe, run_recipe
-    from sordino.methods import DpFedAvg, FedAvg, FedFair, FedFdp, RecordDpFedAvg
-    from sordino.planning import Against, Plan, Sampling, Terms, Trust, price, select_probabilities
+    from sordino.methods import (
+        DpFedAvg,
+        FedAvg,
+        FedFair,
+        FedFdp,
+        GdpFed,
+        GdpFedOp,
+        GdpFedPlus,
+        IdpFedAvg,
+        Pfa,
+        RecordDpFedAvg,
+        TimeAdaptive,
+    )
+    from sordino.planning import (
+        Against,
+        GroupWeights,
+        Mode,
+        Plan,
+        Sampling,
+        Terms,
+        Trust,
+        overview,
+        price,
+        select_probabilities,
+    )
     from sordino.privatizers import Clip, GaussianNoise, IntegerSum, QuantileClip, TopK, chain
     from sordino.training import DpSgdOptions, LocalSgd
 
@@ -39,15 +62,38 @@ _HOMES = {
     "sordino.aggregation": ("Adam", "Sgd"),
     "sordino.budgets": ("Budget", "Population", "Unit"),
     "sordino.data": ("DataSet", "Examples", "deal", "load"),
-    "sordino.engine": ("Task",),
+    "sordino.engine": ("Network", "Task"),
     "sordino.experiment.charging": ("LedgerTerms",),
     "sordino.experiment.loading": ("task",),
     "sordino.experiment.recipe": ("Recipe",),
     "sordino.experiment.result": ("Result",),
     "sordino.experiment.run": ("run",),
     "sordino.experiment.session": ("resume_recipe", "run_recipe"),
-    "sordino.methods": ("DpFedAvg", "FedAvg", "FedFair", "FedFdp", "RecordDpFedAvg"),
-    "sordino.planning": ("Against", "Plan", "Sampling", "Terms", "Trust", "price", "select_probabilities"),
+    "sordino.methods": (
+        "DpFedAvg",
+        "FedAvg",
+        "FedFair",
+        "FedFdp",
+        "GdpFed",
+        "GdpFedOp",
+        "GdpFedPlus",
+        "IdpFedAvg",
+        "Pfa",
+        "RecordDpFedAvg",
+        "TimeAdaptive",
+    ),
+    "sordino.planning": (
+        "Against",
+        "GroupWeights",
+        "Mode",
+        "Plan",
+        "Sampling",
+        "Terms",
+        "Trust",
+        "overview",
+        "price",
+        "select_probabilities",
+    ),
     "sordino.privatizers": ("Clip", "GaussianNoise", "IntegerSum", "QuantileClip", "TopK", "chain"),
     "sordino.training": ("DpSgdOptions", "LocalSgd"),
 }
@@ -69,10 +115,18 @@ __all__ = [
     "FedFair",
     "FedFdp",
     "GaussianNoise",
+    "GdpFed",
+    "GdpFedOp",
+    "GdpFedPlus",
+    "GroupWeights",
+    "IdpFedAvg",
     "IntegerSum",
     "Ledger",
     "LedgerTerms",
     "LocalSgd",
+    "Mode",
+    "Network",
+    "Pfa",
     "Plan",
     "Population",
     "QuantileClip",
@@ -84,6 +138,7 @@ __all__ = [
     "Statement",
     "Task",
     "Terms",
+    "TimeAdaptive",
     "TopK",
     "Trust",
     "Unit",
@@ -92,6 +147,7 @@ __all__ = [
     "chain",
     "deal",
     "load",
+    "overview",
     "price",
     "resume_recipe",
     "run",

@@ -114,6 +114,12 @@ def _remarks(preview: Preview) -> list[str]:
             f"sum-only multiplies the variance by up to {worst:.3g} (× var): sums need {min(survivors)} to "
             f"{max(survivors)} answers, {plan.terms.colluders} of them colluding; with fewer a round is void, and paid"
         )
+    small = [g.name for g in view.groups if g.parts and max(part.cohort for part in g.parts) < 1]
+    if small:
+        lines.append(
+            f"fewer than one client a round is expected of {', '.join(small[:5])}: hardly heard. Raise the cohort, or "
+            "give a floor (method.floor, method.least_cohort) where the method has one"
+        )
     if preview.theory is not None:
         bound, smoothness = preview.theory
         lines.append(

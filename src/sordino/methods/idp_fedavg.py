@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from sordino.aggregation import Optimiser, Sgd
 from sordino.budgets import Population
+from sordino.core.errors import UsageError
 from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.planning import Terms, one_sum, own_clips
@@ -23,7 +24,8 @@ class IdpFedAvg:
     """One noisy sum over everyone, in which own budgets show as own sampling rates or as own clips.
 
     Unit: client. Relation: add-or-remove against outsiders, zero-out against the server. `clip_norm` is C for
-    `sample`, and the mean of the clips for `scale`.
+    `sample`, and the mean of the clips for `scale`. Under `sample` strict budgets may get rates near 0: with a
+    `floor` nobody's is below that share of the mean rate, at the price of more noise than looser budgets need.
     """
 
     name: ClassVar[str] = "idp-fedavg"
@@ -33,9 +35,16 @@ class IdpFedAvg:
     cohort: float = 50
     variant: Literal["sample", "scale"] = "sample"
     clip_norm: float = 1.0
+    floor: float = 0.0
     training: LocalSgd = field(default_factory=LocalSgd)
     server: Optimiser = field(default_factory=Sgd)
     privacy: Terms = field(default_factory=Terms)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.floor <= 1:
+            raise UsageError(
+                f"method.floor = {self.floor:g} must lie in [0, 1]: a share of the mean sampling rate"
+            )
 
     def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """One sum over a stratum for each budget."""
@@ -47,6 +56,7 @@ class IdpFedAvg:
                 clip=self.clip_norm,
                 terms=self.privacy,
                 individual=True,
+                floor=self.floor,
             )
         else:
             plan = own_clips(

@@ -211,8 +211,11 @@ class Plan:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What the unit of the guarantee leaves open."""
-        return () if self.records is None else self.records.not_covered
+        """What the guarantee leaves open: by its unit, and where rounds can be void."""
+        left = () if self.records is None else self.records.not_covered
+        if any(noisy.survivors for phase in self.phases for noisy in phase.sums):
+            left = (*left, "which rounds are void, which is seen and tells a little of how many answered")
+        return left
 
     def event(self, stratum: int, against: Against) -> DpEvent:
         """What the whole run costs a client of `stratum` at most, against one adversary."""

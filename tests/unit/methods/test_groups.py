@@ -70,6 +70,17 @@ def test_spending_evenly_makes_time_adaptive_idp_sample():
         TimeAdaptive(spending=(1.0, 0.5))
 
 
+def test_a_floor_on_rates_is_kept_and_no_budget_is_exceeded():
+    by_pld = {**COMMON, "privacy": Terms()}
+    mean = 16 / 64
+    free, held = (IdpFedAvg(**by_pld, floor=floor).compose(GROUPS).plan for floor in (0.0, 0.8))
+    assert free.phases[0].laws[0].expected / 16 < 0.8 * mean
+    assert held.phases[0].laws[0].expected / 16 >= 0.8 * mean * 0.99
+    assert held.phases[0].sums[0].std > free.phases[0].sums[0].std
+    with pytest.raises(UsageError, match="floor"):
+        IdpFedAvg(floor=1.5)
+
+
 def test_remark_3_keeps_nearly_everything_and_k_is_one_for_each_group():
     plan = GdpFedPlus(**COMMON, kept="remark-3").compose(GROUPS).plan
     for noisy in plan.phases[0].sums:

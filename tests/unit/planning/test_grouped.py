@@ -220,6 +220,8 @@ def test_sum_only_pays_for_survivors_colluders_and_drop_outs():
         for noisy, law in zip(phase.sums, phase.laws, strict=True):
             honest = noisy.survivors - some.terms.colluders
             assert noisy.surplus**2 == pytest.approx(law.most / honest)
+    assert any("void" in left for left in plan().not_covered)
+    assert not _plan("fmnist").not_covered
     assert plan(drop_outs=0.2).phases[0].sums[0].survivors < plan().phases[0].sums[0].survivors
     phase = plan().phases[0]
     enough = [noisy.survivors for noisy in phase.sums]
