@@ -44,3 +44,19 @@ class WeightedSum:
         for released, weight in zip(sums, weights, strict=True):
             aggregate.add_(released, alpha=weight.value)
         return aggregate, state
+
+
+@dataclass(frozen=True)
+class MeanModel:
+    """Σ weight · sum − θ, for clients that send models: the step from θ to their mean."""
+
+    def init(self, theta: Tensor) -> State:
+        """No state."""
+        return {}
+
+    def combine(
+        self, sums: Sequence[Tensor], weights: Sequence[PublicWeight], theta: Tensor, state: State
+    ) -> tuple[Tensor, State]:
+        """The step to the mean model."""
+        mean, state = WeightedSum().combine(sums, weights, theta, state)
+        return mean.sub_(theta), state

@@ -6,6 +6,7 @@ result does not depend on who works on which chunk.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ from sordino.training import Visit
 
 CHUNKS = 32
 """Into how many chunks each stratum's cohort is cut at most: enough to keep a few workers evenly busy."""
+SQUARED = "_squared"
+"""Ends the name of a diagnostic that is another one's square, from which the record takes the spread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +105,15 @@ class ChunkRunner:
         for client, copy in zip(chunk.clients.tolist(), chunk.copies.tolist(), strict=True):
             visit = self._visit(order, client, copy)
             learnt = self.method.training.run(self.model, *self.task.examples(client), visit)
-            update = self.model.vector.sub_(order.theta)
-            norm = float(torch.linalg.vector_norm(update))
-            update = path.on_client(update, visit.draw, scale)
-            total.add_(update, alpha=self._importance(client))
-            partial.bits += (norm <= limit) - 0.5
+            vector = self.model.vector
+            whole = self.method.sends == "model"
+            update = vector - order.theta if whole else vector.sub_(order.theta)
+            message = vector if whole else update
+            sent = float(torch.linalg.vector_norm(message))
+            add_up(partial.diagnostics, _diagnostics(update, order.last, sent, limit, learnt.loss))
+            total.add_(path.on_client(message, visit.draw, scale), alpha=self._importance(client))
+            partial.bits += (sent <= limit) - 0.5
             add_up(partial.released, learnt.released)
-            add_up(partial.diagnostics, _diagnostics(norm, limit, learnt.loss))
         return partial
 
     def _visit(self, order: Order, client: int, copy: int) -> Visit:
@@ -125,16 +130,17 @@ class ChunkRunner:
         return 1.0 if weights is None else float(weights[client])
 
 
-def _diagnostics(norm: float, limit: float, loss: float) -> dict[str, float]:
-    factor = min(1.0, limit / norm) if norm > 0 else 1.0
-    return {
-        "update_norm": norm,
-        "update_norm_squared": norm * norm,
-        "clip_factor": factor,
-        "clip_factor_squared": factor * factor,
-        "clipped": float(factor < 1),
-        "train_loss": loss,
-    }
+def _diagnostics(update: Tensor, last: Tensor, sent: float, limit: float, loss: float) -> dict[str, float]:
+    """What 002 looks at: the update's norm, its angle in degrees to the last aggregate (once there is one), by
+    which factor what was sent was scaled down; and the training loss. With squares, for the spread."""
+    norm = float(torch.linalg.vector_norm(update))
+    values = {"update_norm": norm, "clip_factor": min(1.0, limit / sent) if sent > 0 else 1.0}
+    length = norm * float(torch.linalg.vector_norm(last))
+    if 0 < length < math.inf:
+        cosine = float(torch.dot(update, last)) / length
+        values["angle"] = math.degrees(math.acos(min(1.0, max(-1.0, cosine))))
+    squares = {f"{name}{SQUARED}": value * value for name, value in values.items()}
+    return {**values, **squares, "clipped": float(sent > limit), "train_loss": loss}
 
 
 def add_up(sums: dict[str, float], values: Mapping[str, float]) -> None:

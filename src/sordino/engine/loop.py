@@ -7,6 +7,7 @@ same draws give the same releases, so nothing is released twice, and the ledger 
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable, Generator
@@ -91,7 +92,7 @@ def _line(executor: Executor, state: State, played: Played, method: Method, ever
         **scores,
         "clip_norm": played.clip_norm,
         "void": played.void,
-        "unpaid": played.unpaid,
+        "unpaid": {name: value if math.isfinite(value) else None for name, value in played.unpaid.items()},
         "seconds": {name: round(value, 6) for name, value in seconds.items()},
     }
 

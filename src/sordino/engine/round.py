@@ -5,6 +5,7 @@ It depends on (state, method, seed) alone. The caller has charged the round befo
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sordino.core.streams import Streams
-from sordino.engine.chunks import Order, Partial, add_up, cut
+from sordino.engine.chunks import SQUARED, Order, Partial, add_up, cut
 from sordino.engine.executors import Executor
 from sordino.engine.network import Network
 from sordino.engine.shares import shares_of, top_up_bytes
@@ -198,9 +199,17 @@ class _Tally:
         )
 
     def unpaid(self) -> dict[str, float]:
-        """The realised cohort, and means over it of the clients' diagnostics."""
+        """The realised cohort, and over it the means of the clients' diagnostics, and standard deviations."""
         means = {name: value / max(self.clients, 1) for name, value in sorted(self.diagnostics.items())}
-        return {"cohort": float(self.clients), **means}
+        spreads = {
+            f"{name.removesuffix(SQUARED)}_spread": math.sqrt(
+                max(0.0, square - means[name.removesuffix(SQUARED)] ** 2)
+            )
+            for name, square in means.items()
+            if name.endswith(SQUARED)
+        }
+        plain = {name: mean for name, mean in means.items() if not name.endswith(SQUARED)}
+        return {"cohort": float(self.clients), **plain, **spreads}
 
 
 def _next_scale(noisy: NoisySum, scale: float, bits: float, draw: np.random.Generator) -> float:

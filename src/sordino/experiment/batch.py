@@ -30,7 +30,7 @@ from sordino.experiment.live import Begun, Show
 from sordino.experiment.loading import load_population, load_task
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.run import InterruptedRun
-from sordino.experiment.session import Means, resume_recipe, run_recipe
+from sordino.experiment.session import Means, resume_recipe, run_recipe, settled
 
 TELL_SECONDS = 0.3
 """How far apart the reports of one run's progress are."""
@@ -92,7 +92,7 @@ def check_cells(cells: Sequence[Cell], means: Means, *, resume: bool) -> None:
 
 def _same_recipe(cell: Cell, folder: RunFolder) -> None:
     held = Recipe.read(folder.file("recipe.toml")).resolved()
-    wanted = cell.recipe.resolved()
+    wanted = settled(cell.recipe).resolved()
     for key in held.keys() | wanted.keys():
         if held.get(key) != wanted.get(key):
             raise UsageError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from sordino.core.errors import said_of
 from sordino.core.files import as_json
@@ -16,6 +17,7 @@ from sordino.experiment.loading import Shelf, load_population, load_task
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.result import Result
 from sordino.experiment.run import Options, carry_out
+from sordino.methods import RecordedNorm
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,18 @@ def resume_recipe(path: Path, means: Means | None = None) -> Result:
     return _run(recipe, folder, folder.read_json("run.json")["id"], means or Means())
 
 
+def settled(recipe: Recipe) -> Recipe:
+    """The recipe with what it takes from earlier runs read, so that it no longer needs them."""
+    clip_norm = getattr(recipe.method, "clip_norm", None)
+    if not isinstance(clip_norm, RecordedNorm):
+        return recipe
+    method: Any = recipe.method
+    return replace(recipe, method=replace(method, clip_norm=clip_norm.measured()))
+
+
 def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result:
     with said_of(recipe.source):
+        recipe = settled(recipe)
         task = load_task(recipe, means.data_dir, means.shelf)
         population = load_population(recipe, task)
     settings = recipe.settings

@@ -2,6 +2,7 @@
 
 from sordino.methods.base import Bulletin, Method, MethodOptions
 from sordino.methods.catalogue import METHODS, method_named
+from sordino.methods.ce_fedavg import CeFedAvg
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
 from sordino.methods.fedfair import FedFair
@@ -12,13 +13,16 @@ from sordino.methods.gdpfed_plus import GdpFedPlus
 from sordino.methods.house import House
 from sordino.methods.house_record import HouseRecord
 from sordino.methods.idp_fedavg import IdpFedAvg
+from sordino.methods.model_clip_fedavg import ModelClipFedAvg
 from sordino.methods.pfa import Pfa
 from sordino.methods.record_dp_fedavg import RecordDpFedAvg
+from sordino.methods.recorded import RecordedNorm
 from sordino.methods.time_adaptive import TimeAdaptive
 
 __all__ = [
     "METHODS",
     "Bulletin",
+    "CeFedAvg",
     "DpFedAvg",
     "FedAvg",
     "FedFair",
@@ -31,8 +35,10 @@ __all__ = [
     "IdpFedAvg",
     "Method",
     "MethodOptions",
+    "ModelClipFedAvg",
     "Pfa",
     "RecordDpFedAvg",
+    "RecordedNorm",
     "TimeAdaptive",
     "method_named",
 ]

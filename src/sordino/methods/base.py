@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ class Method:
     a step of it. A method whose clients release scalars has a `bulletin` that says what becomes of them;
     with `choosing`, some of those who are drawn are left out by them.
     `importance` weighs each client's update by a declared constant (its size over the mean size); it is
-    refused where there is noise, because it multiplies the sensitivity that was accounted. `notes` are
+    refused where there is noise, because it multiplies the sensitivity that was accounted. `sends` says what is
+    bounded and summed: the difference to the parameters that a client received, or its model. `notes` are
     sentences for the privacy statement: what the method assumes.
     """
 
@@ -60,6 +61,7 @@ class Method:
     bulletin: Bulletin | None = None
     choosing: Choosing | None = None
     importance: NDArray[np.float32] | None = None
+    sends: Literal["difference", "model"] = "difference"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

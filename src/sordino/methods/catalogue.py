@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sordino.core.errors import unknown
 from sordino.methods.base import MethodOptions
+from sordino.methods.ce_fedavg import CeFedAvg
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
 from sordino.methods.fedfair import FedFair
@@ -14,6 +15,7 @@ from sordino.methods.gdpfed_plus import GdpFedPlus
 from sordino.methods.house import House
 from sordino.methods.house_record import HouseRecord
 from sordino.methods.idp_fedavg import IdpFedAvg
+from sordino.methods.model_clip_fedavg import ModelClipFedAvg
 from sordino.methods.pfa import Pfa
 from sordino.methods.record_dp_fedavg import RecordDpFedAvg
 from sordino.methods.time_adaptive import TimeAdaptive
@@ -34,6 +36,8 @@ METHODS: dict[str, type[MethodOptions]] = {
         RecordDpFedAvg,
         FedFdp,
         FedFair,
+        ModelClipFedAvg,
+        CeFedAvg,
     )
 }
 
