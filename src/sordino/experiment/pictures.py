@@ -15,6 +15,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sordino.experiment.folder import RunFolder
+from sordino.experiment.session import Means
+from sordino.experiment.tablefile import Kind
+from sordino.experiment.updates import next_updates
 
 if TYPE_CHECKING:
     from sordino.experiment.reproduce import Outcome, Value
@@ -33,11 +36,16 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(outcome: Outcome) -> bytes:
-    """The picture that the table asks for, as SVG; the same bytes for the same figures."""
-    kinds = {"dots": _dots, "lines": _lines}
+def draw(outcome: Outcome, kind: Kind, means: Means) -> bytes:
+    """A picture of a table, as SVG; the same bytes for the same figures."""
     with mpl.rc_context(STYLE):
-        figure = kinds[outcome.plot.table.picture](outcome)
+        match kind:
+            case "dots":
+                figure = _dots(outcome)
+            case "lines":
+                figure = _lines(outcome)
+            case "updates":
+                figure = _updates(outcome, means)
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
     return out.getvalue()
@@ -96,6 +104,30 @@ def _lines(outcome: Outcome) -> Figure:
         axes.set_title(row.name, loc="left", fontsize=10)
         axes.set_ylabel(_unit(outcome))
     panels[-1, 0].set_xlabel("round")
+    return figure
+
+
+def _updates(outcome: Outcome, means: Means) -> Figure:
+    """A panel for each cell: every client's update of one more round, by norm and angle, in the first seed."""
+    rows, columns = outcome.plot.table.rows, outcome.plot.table.columns
+    size = (min(12.0, 1.0 + 3.2 * len(columns)), 0.8 + 2.7 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    panels: Any = figure.subplots(len(rows), len(columns), squeeze=False, sharex="row", sharey="row")
+    round_ = 0
+    for (row, column), cells in outcome.plot.runs.items():
+        place = [r.name for r in rows].index(row), [c.name for c in columns].index(column)
+        axes = panels[place]
+        found = next_updates(cells[0].folder, means.data_dir, means.shelf)
+        round_ = found.round
+        axes.plot(found.norms, found.angles, "o", color=COLOURS[0], alpha=0.5, markersize=4, linewidth=0)
+        axes.plot(found.mean_norm, found.mean_angle, "o", color="black", markersize=7)
+        spread = float(found.norms.std() / found.norms.mean())
+        axes.set_title(f"{row} · {column}: norms vary by {100 * spread:.0f} %", loc="left", fontsize=10)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("angle to the last\naggregate, degrees")
+    for axes in panels[-1, :]:
+        axes.set_xlabel("norm of the update")
+    figure.suptitle(f"round {round_}: ● each client's update   ● their mean (black)", fontsize=10)
     return figure
 
 

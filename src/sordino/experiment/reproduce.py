@@ -37,7 +37,7 @@ def reproduce(
     check_cells(plot.all, held, resume=resume)
     run_cells(plot.all, held, watch)
     outcome = Outcome.of(plot, tuple(overrides))
-    outcome.write(out, path.stem)
+    outcome.write(out, path.stem, held)
     return outcome
 
 
@@ -172,12 +172,13 @@ class Outcome:
             f"After {table.source}. Sordino {__version__}.",
             self.table().markdown().strip(),
         ]
-        parts += [*self.notes(), f"![{table.title}]({name}.svg)"]
+        parts += [*self.notes(), *(f"![{table.title}]({file})" for file in table.pictures(name))]
         return "\n\n".join(parts) + "\n"
 
-    def write(self, out: Path, name: str) -> None:
+    def write(self, out: Path, name: str, means: Means) -> None:
         """Writes the page, the figures and the picture."""
-        write_bytes(out / f"{name}.svg", pictures.draw(self))
+        for file, kind in self.plot.table.pictures(name).items():
+            write_bytes(out / file, pictures.draw(self, kind, means))
         write_text(out / f"{name}.csv", self.long().csv())
         write_text(out / f"{name}.md", self.markdown(name))
 

@@ -15,6 +15,7 @@ from sordino.experiment.batch import Cell, plain_name
 from sordino.experiment.parse import build
 from sordino.experiment.recipe import Recipe, anchor
 
+Kind = Literal["dots", "lines", "updates"]
 METRICS = {"accuracy": 100.0, "balanced_accuracy": 100.0, "auroc": 1.0, "loss": 1.0, "loss_variance": 1.0}
 """What a table may show, with the factor to the unit in which it is shown."""
 UNPAID = {"loss_variance": ("unpaid", "fairness", "loss", "variance")}
@@ -56,7 +57,7 @@ class Table:
     about: str = ""
     metric: Literal["accuracy", "balanced_accuracy", "auroc", "loss", "loss_variance"] = "accuracy"
     seeds: int = 3
-    picture: Literal["dots", "lines"] = "dots"
+    picture: Kind | tuple[Kind, ...] = "dots"
     base: str | None = None
     recipe: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -83,6 +84,11 @@ class Table:
         """A table from its file; every error names it."""
         with said_of(path):
             return build(cls, toml.read(path), "")
+
+    def pictures(self, name: str) -> dict[str, Kind]:
+        """The pictures to draw, by their files' names."""
+        kinds = (self.picture,) if isinstance(self.picture, str) else self.picture
+        return {f"{name}-{kind}.svg" if place else f"{name}.svg": kind for place, kind in enumerate(kinds)}
 
     def before(self, row: Row, column: Column) -> list[str]:
         """The columns of a row that come before one."""
@@ -127,8 +133,8 @@ class Plot:
 
     @property
     def all(self) -> list[Cell]:
-        """All runs, in their order."""
-        return [cell for cells in self.runs.values() for cell in cells]
+        """All runs, the first seed of every cell first."""
+        return [cell for seed in zip(*self.runs.values(), strict=True) for cell in seed]
 
 
 def planned(path: Path, out: Path, seeds: int | None = None, overrides: Sequence[str] = ()) -> Plot:

@@ -22,6 +22,7 @@ from sordino.experiment.run import InterruptedRun
 from sordino.experiment.session import Means
 from sordino.experiment.sweep import Axis, grid_cells
 from sordino.experiment.tablefile import Table, planned, table_named, table_names
+from sordino.experiment.updates import next_updates
 
 RECIPE = """
 seed = 5
@@ -332,10 +333,13 @@ def test_a_table_is_run_and_written(table, tmp_path):
 
 
 def test_a_picture_of_curves(table, tmp_path):
-    table.write_text('picture = "lines"\n' + TABLE)
+    table.write_text('picture = ["dots", "lines"]\n' + TABLE)
     reproduce(table, tmp_path / "out", ONE, seeds=1)
-    assert (tmp_path / "out" / "made.svg").is_file()
-    assert "One seed." in (tmp_path / "out" / "made.md").read_text()
+    page = (tmp_path / "out" / "made.md").read_text()
+    assert "One seed." in page
+    for file in ("made.svg", "made-lines.svg"):
+        assert f"({file})" in page
+        assert (tmp_path / "out" / file).is_file()
 
 
 def test_a_cell_can_name_the_run_of_an_earlier_column(table, tmp_path):
@@ -380,3 +384,24 @@ def test_tables_by_name(tmp_path):
     assert Table.read(table_named("clipping/table3", recipes)).title == "Made up"
     with pytest.raises(UsageError, match="did you mean 'clipping/table3'"):
         table_named("clipping/table4", recipes)
+
+
+def test_a_picture_of_updates_is_of_one_more_round(table, tmp_path):
+    table.write_text('picture = "updates"\n' + TABLE)
+    outcome = reproduce(table, tmp_path / "out", ONE, seeds=1)
+    assert (tmp_path / "out" / "made.svg").is_file()
+    (cell,) = outcome.plot.runs["slow", "FedAvg"]
+    found = next_updates(cell.folder)
+    assert found.round == 3
+    assert len(found.norms) == len(found.angles) == 10
+    longer = tomllib.loads((cell.folder / "recipe.toml").read_text())
+    longer["method"]["rounds"] = 3
+    run_cells([Cell(Recipe.of(longer), tmp_path / "longer")], ONE)
+    last = json.loads((tmp_path / "longer" / "metrics.jsonl").read_text().splitlines()[-1])["unpaid"]
+    assert found.norms.mean() == pytest.approx(last["update_norm"])
+    assert found.angles.mean() == pytest.approx(last["angle"])
+    assert found.norms.std() == pytest.approx(last["update_norm_spread"], rel=1e-3)
+    assert found.mean_norm < found.norms.mean()
+    (tmp_path / "longer" / "summary.json").unlink()
+    with pytest.raises(UsageError, match="not a finished run"):
+        next_updates(tmp_path / "longer")

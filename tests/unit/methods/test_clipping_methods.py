@@ -13,13 +13,16 @@ from tests import small
 from sordino.aggregation import Sgd
 from sordino.core.errors import BudgetError, UsageError
 from sordino.core.streams import Streams
-from sordino.engine import InProcess, State
+from sordino.data import DataSet, Examples
+from sordino.data.partitions import Dealt
+from sordino.engine import InProcess, State, Task
 from sordino.engine.chunks import ChunkRunner, Order, cut
 from sordino.engine.round import play
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.run import run
 from sordino.experiment.session import Means, run_recipe
 from sordino.methods import CeFedAvg, ModelClipFedAvg, RecordedNorm
+from sordino.models import build
 from sordino.planning import Against, Sampling, Terms, price
 from sordino.training import LocalSgd, Visit
 
@@ -184,3 +187,24 @@ def test_what_holds_no_record_is_refused(tmp_path):
         RecordedNorm(str(tmp_path)).measured()
     with pytest.raises(UsageError, match="fraction"):
         RecordedNorm("x", 0.0)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "mobilenet-v2", "resnet-18", "cnn"])
+def test_the_papers_networks_take_a_noisy_round(name):
+    generator = torch.Generator().manual_seed(0)
+    held = Examples(torch.randn(6, 3, 32, 32, generator=generator), torch.tensor([0, 1, 2, 3, 4, 5]), 10)
+    task = Task(
+        DataSet("made", held, held),
+        Dealt(np.arange(6), np.arange(0, 7, 2)),
+        build(name, (3, 32, 32), 10, seed=1),
+    )
+    method = CeFedAvg(rounds=1, cohort=3, clip_norm=0.01, training=LocalSgd(0.05, steps=2))
+    composed = method.compose(small.population(3, epsilon=8.0))
+    theta = task.initial()
+    state, played = play(
+        State.first(theta, composed), composed, InProcess(task, composed, Streams(1)), Streams(1)
+    )
+    assert played.unpaid["clip_factor"] < 1
+    (noisy,) = composed.plan.phases[0].sums
+    moved = float((state.theta - theta).norm())
+    assert moved == pytest.approx(noisy.weight.value * noisy.std * math.sqrt(len(theta)), rel=0.05)
