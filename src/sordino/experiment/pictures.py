@@ -113,21 +113,20 @@ def _updates(outcome: Outcome, means: Means) -> Figure:
     size = (min(12.0, 1.0 + 3.2 * len(columns)), 0.8 + 2.7 * len(rows))
     figure = Figure(figsize=size, layout="constrained")
     panels: Any = figure.subplots(len(rows), len(columns), squeeze=False, sharex="row", sharey="row")
-    round_ = 0
     for (row, column), cells in outcome.plot.runs.items():
         place = [r.name for r in rows].index(row), [c.name for c in columns].index(column)
         axes = panels[place]
         found = next_updates(cells[0].folder, means.data_dir, means.shelf)
-        round_ = found.round
         axes.plot(found.norms, found.angles, "o", color=COLOURS[0], alpha=0.5, markersize=4, linewidth=0)
         axes.plot(found.mean_norm, found.mean_angle, "o", color="black", markersize=7)
         spread = float(found.norms.std() / found.norms.mean())
-        axes.set_title(f"{row} · {column}: norms vary by {100 * spread:.0f} %", loc="left", fontsize=10)
+        said = f"{row} · {column}, round {found.round}\nnorms vary by {100 * spread:.0f} %"
+        axes.set_title(said, loc="left", fontsize=10)
     for axes in panels[:, 0]:
         axes.set_ylabel("angle to the last\naggregate, degrees")
     for axes in panels[-1, :]:
         axes.set_xlabel("norm of the update")
-    figure.suptitle(f"round {round_}: ● each client's update   ● their mean (black)", fontsize=10)
+    figure.suptitle("blue: each client's update   black: their mean", fontsize=10)
     return figure
 
 

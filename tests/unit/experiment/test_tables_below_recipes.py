@@ -1,4 +1,4 @@
-"""Every table below recipes/ can be read and planned, cell by cell."""
+"""Every table below recipes/clipping can be read and planned, cell by cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sordino.experiment.tablefile import planned, table_named, table_names
 RECIPES = Path(__file__).parents[3] / "recipes"
 
 
-@pytest.mark.parametrize("name", table_names(RECIPES))
+@pytest.mark.parametrize("name", [name for name in table_names(RECIPES) if name.startswith("clipping/")])
 def test_a_table_can_be_planned(name, tmp_path):
     cells = planned(table_named(name, RECIPES), tmp_path).all
     assert len({cell.folder for cell in cells}) == len(cells) > 0
