@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 
@@ -155,3 +156,13 @@ def test_the_recipes_of_fashion_mnist_keep_the_papers_terms(name, budgets):
         assert stratum.budget.delta == pytest.approx(6000**-1.1)
         assert stratum.budget.epsilon == budget
         assert 0.97 * budget < spent <= budget
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_asks_for_budgets_rounds_and_a_cohort_and_for_nothing_to_tune(path):
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert set(table["method"]) == {"name", "rounds", "cohort"}
+    assert not {"training", "server", "privacy"} & set(table)
+    recipe = Recipe.read(path)
+    assert recipe.method.name in ("house", "house-record")
+    assert recipe.model.name in ("scattering", "ngrams")
