@@ -35,7 +35,10 @@ def run(
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; default SORDINO_DATA.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each core.")] = 0,
     executor: Annotated[
-        str, typer.Option(help="local, or network-exact: site by site, as a federation computes.")
+        str,
+        typer.Option(
+            help="local; ray: the cluster that RAY_ADDRESS names; network-exact: site by site, as a federation."
+        ),
     ] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,

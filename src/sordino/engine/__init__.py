@@ -1,6 +1,7 @@
 """The way of a round: executors that map clients and reduce sums, the pure round, the loop around it."""
 
 from sordino.engine.choice import check_executor, executor_for
+from sordino.engine.cluster import RayCluster
 from sordino.engine.evaluation import Scores, evaluate
 from sordino.engine.exact import NetworkExact
 from sordino.engine.executors import Executor, InProcess
@@ -16,6 +17,7 @@ __all__ = [
     "InProcess",
     "Network",
     "NetworkExact",
+    "RayCluster",
     "Scores",
     "State",
     "Task",
