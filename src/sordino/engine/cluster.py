@@ -83,8 +83,8 @@ class RayCluster:
             _connect(ray, workers)
         wanted = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=TRIES - 1)(Hands)
-        make = ray.put((task, method, streams))
-        self._actors: list[Any] = [actor.remote(make) for _ in range(wanted)]
+        self._make = ray.put((task, method, streams))  # kept: a restarted actor asks for it again
+        self._actors: list[Any] = [actor.remote(self._make) for _ in range(wanted)]
 
     def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
         """One partial for each chunk, in order."""
