@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests import small
 
-from sordino.core.errors import SordinoError, UsageError
+from sordino.core.errors import SordinoError
 from sordino.core.streams import Streams
 from sordino.engine import InProcess, executor_for, train
 from sordino.engine.cluster import RayCluster
@@ -91,9 +91,3 @@ def test_an_error_in_a_client_is_told():
             train(task, _method(), executor, streams)
     finally:
         executor.close()
-
-
-def test_a_cluster_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(UsageError, match=r"127\.0\.0\.1:1"):
-        RayCluster(_task(), _method(), Streams(7), 1)
