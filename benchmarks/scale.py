@@ -103,8 +103,8 @@ def page(found: list[dict[str, Any]]) -> str:
     )
     return f"""# Scale, measured
 
-Figures of {time.strftime("%Y-%m-%d")} on two cores of a shared machine. {BUDGETS} distinct budgets, an expected cohort of {COHORT},
-{ROUNDS} rounds; each size is a process of its own. A step's growth is its exponent between the two largest sizes: 1 is
+Figures of {time.strftime("%Y-%m-%d")} on two cores of a shared machine. {BUDGETS} distinct budgets,
+an expected cohort of {COHORT}, {ROUNDS} rounds; each size is a process of its own. A step's growth is its exponent between the two largest sizes: 1 is
 linear, 0 independent of the population.
 
 ```console
@@ -119,10 +119,11 @@ round costs besides training: they do not depend on the population.
 
 ## What 1e9 clients would need
 
-From the slopes between {small["clients"]:,} and {large["clients"]:,} clients: {each:.0f} bytes of memory for each client, that is {each:.0f} GB in one
-process, and {hours:.1f} hours to read budgets, enrol and charge everybody, and write a row for each. Planning and a round cost
-what they cost here, because they see budgets and not clients. What stands in the way is memory alone: the
-columns of the population, the ledger's order of positions and the rows of `spend.csv` would have to be worked on in parts.
+From the slopes between {small["clients"]:,} and {large["clients"]:,} clients: {each:.0f} bytes of memory for each
+client, that is {each:.0f} GB in one process, and {hours:.1f} hours to read budgets, enrol and charge everybody, and
+write a row for each. Planning and a round cost what they cost here, because they see budgets and not clients. What
+stands in the way is memory: the columns of the population, the ledger's order of positions and the rows of `spend.csv`
+would have to be worked on in parts.
 """
 
 
