@@ -104,7 +104,8 @@ def page(found: list[dict[str, Any]]) -> str:
     return f"""# Scale, measured
 
 Figures of {time.strftime("%Y-%m-%d")} on two cores of a shared machine. {BUDGETS} distinct budgets,
-an expected cohort of {COHORT}, {ROUNDS} rounds; each size is a process of its own. A step's growth is its exponent between the two largest sizes: 1 is
+an expected cohort of {COHORT}, {ROUNDS} rounds; each size is a process of its own. A step's growth is its
+exponent between the two largest sizes: 1 is
 linear, 0 independent of the population.
 
 ```console
