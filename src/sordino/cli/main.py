@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from sordino import __version__
-from sordino.cli import account, audit, data, federation, ledger, many, model, plan, report, run
+from sordino.cli import account, audit, data, doctor, federation, ledger, many, model, plan, report, run
 from sordino.core.errors import SordinoError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("audit")(audit.audit)
 app.command("export")(model.export)
 app.command("predict")(model.predict)
 app.command("evaluate")(model.evaluate)
+app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 app.add_typer(account.app, name="account")
 app.add_typer(ledger.app, name="ledger")
