@@ -73,7 +73,7 @@ def doctor(
                 typer.echo(f"          → {finding.todo}")
         typer.echo("\nSordino can run here." if well else "\nWhat is WRONG must be put right before a run.")
     if not well:
-        raise typer.Exit(1)
+        sys.exit(1)
 
 
 def findings(ledger: str | None = None, data_dir: Path | None = None) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from sordino.experiment import toml
 from sordino.experiment.charging import LedgerTerms
 from sordino.experiment.parse import build, convert, plain
 from sordino.experiment.populations import Budgets
-from sordino.methods import MethodOptions, method_named
+from sordino.methods import MethodOptions, method_named, name_of
 
 Table = dict[str, Any]
 OPTIMISERS: dict[str, type[Optimiser]] = {"sgd": Sgd, "adam": Adam}
@@ -125,7 +125,7 @@ class Recipe:
             "clients": {"partition": self.clients.name, **plain(self.clients.options)},
             "budgets": plain(self.budgets),
             "model": {"name": self.model.name, **plain(self.model.options)},
-            "method": {"name": self.method.name, **method},
+            "method": {"name": name_of(self.method), **method},
             **sections,
             "ledger": plain(self.ledger),
             **({} if self.network is None else {"network": plain(self.network)}),

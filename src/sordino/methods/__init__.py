@@ -1,7 +1,7 @@
 """Methods: one paper method a file, each a short composition of slots."""
 
 from sordino.methods.base import Bulletin, Method, MethodOptions
-from sordino.methods.catalogue import METHODS, method_named
+from sordino.methods.catalogue import METHODS, method_named, name_of
 from sordino.methods.ce_fedavg import CeFedAvg
 from sordino.methods.dp_fedavg import DpFedAvg
 from sordino.methods.fedavg import FedAvg
@@ -41,4 +41,5 @@ __all__ = [
     "RecordedNorm",
     "TimeAdaptive",
     "method_named",
+    "name_of",
 ]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from sordino.core.errors import unknown
+import dataclasses
+import inspect
+from typing import cast
+
+from sordino.core.errors import UsageError, unknown
+from sordino.core.imports import imported
 from sordino.methods.base import MethodOptions
 from sordino.methods.ce_fedavg import CeFedAvg
 from sordino.methods.dp_fedavg import DpFedAvg
@@ -43,7 +48,29 @@ METHODS: dict[str, type[MethodOptions]] = {
 
 
 def method_named(name: str) -> type[MethodOptions]:
-    """The options class of a method; an unknown name is refused with the nearest known one."""
+    """The options class of a method: a name of the catalogue, or the import path `package.module:Class` of a frozen
+    dataclass of your own. An unknown name is refused with the nearest known one."""
+    if ":" in name:
+        return _own(name)
     if name not in METHODS:
-        raise unknown("method", name, METHODS)
+        raise unknown("method", name, [*METHODS, "package.module:Class"])
     return METHODS[name]
+
+
+def name_of(method: MethodOptions) -> str:
+    """What `method_named` finds a method by."""
+    kind = type(method)
+    return method.name if METHODS.get(method.name) is kind else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _own(path: str) -> type[MethodOptions]:
+    kind = imported("method", path)
+    lacks = [part for part in ("name", "summary", "compose") if not hasattr(kind, part)]
+    if not (inspect.isclass(kind) and dataclasses.is_dataclass(kind)) or lacks:
+        raise UsageError(
+            f"method '{path}' must be a frozen dataclass with a name, a summary, a field privacy and "
+            f"compose(population, streams)" + (f"; it lacks {', '.join(lacks)}" if lacks else "")
+        )
+    if "privacy" not in {field.name for field in dataclasses.fields(kind)}:
+        raise UsageError(f"method '{path}' lacks the field privacy: Terms = field(default_factory=Terms)")
+    return cast("type[MethodOptions]", kind)
