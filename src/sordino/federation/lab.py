@@ -19,6 +19,7 @@ from typing import Any, Self
 from sordino.core.errors import SordinoError
 from sordino.core.files import write_text
 from sordino.experiment import toml
+from sordino.federation import keys
 from sordino.federation.flower.programs import CONNECTION
 from sordino.federation.operator.folder import FILE, Card, OperatorFolder
 from sordino.federation.site import owner
@@ -43,7 +44,7 @@ class Lab:
     ) -> None:
         for process in self._processes.values():
             process.terminate()
-        for name, process in self._processes.items():
+        for name, process in list(self._processes.items()):
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:
@@ -54,7 +55,9 @@ class Lab:
         write_folder(self.operator, None)
         superlink = {"port": free_port(), "inner_port": free_port()}
         write_text(self.operator / FILE, toml.write({"superlink": superlink, "patience": patience}))
-        self.command("certs", self.operator)
+        held = OperatorFolder.read(self.operator)
+        keys.make_certificates(self.operator / "certs", held.superlink.names)
+        keys.make_secret(self.operator / "superexec.secret")
         self.serve_operator()
 
     def serve_operator(self) -> None:
@@ -72,12 +75,13 @@ class Lab:
         OperatorFolder.read(self.operator).enrol(Card.read(home / "card.json"))
         return config
 
-    def start_agent(self, name: str) -> None:
-        """The agent of a site, until it answers at its door."""
-        file = self.folder / name / "site.toml"
-        self.start(f"{name}.agent", "site", file, "--insecure")
-        config = SiteConfig.read(file)
-        self._wait(f"the agent of {name}", lambda: owner.health(config).startswith("sordino"))
+    def start_agents(self, *names: str) -> None:
+        """The agents of sites, until they answer at their doors."""
+        for name in names:
+            self.start(f"{name}.agent", "site", self.folder / name / "site.toml", "--insecure")
+        for name in names:
+            config = SiteConfig.read(self.folder / name / "site.toml")
+            self._wait(f"the agent of {name}", lambda held=config: owner.health(held).startswith("sordino"))
 
     def start_node(self, name: str) -> None:
         """The SuperNode of a site."""
@@ -86,13 +90,6 @@ class Lab:
         authority = self.operator / "certs" / "ca.crt"
         options = ("--superlink", address, "--authority", authority, "--port", port)
         self.start(f"{name}.node", "serve", self.folder / name / "site.toml", *options)
-
-    def command(self, *arguments: object) -> str:
-        """A command of `sordino federation`, to its end."""
-        done = subprocess.run(_command(*arguments), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SordinoError(done.stderr.strip())
-        return done.stdout
 
     def start(self, name: str, *arguments: object) -> subprocess.Popen[bytes]:
         """A command of `sordino federation` that runs on; its group can be killed alone."""
@@ -126,7 +123,7 @@ class Lab:
         except (OSError, SordinoError, subprocess.TimeoutExpired):
             return False
 
-    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 120.0) -> None:
+    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 300.0) -> None:
         deadline = time.monotonic() + seconds
         while not ready():
             if time.monotonic() > deadline:
