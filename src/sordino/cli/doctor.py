@@ -33,6 +33,7 @@ EXTRAS = {
     "flower": ("flwr", "a federation over a network"),
     "onnx": ("onnx", "export as ONNX"),
     "postgres": ("psycopg", "a ledger in PostgreSQL"),
+    "ray": ("ray", "--executor ray, over several machines"),
     "tensorboard": ("tensorboard", "--tracker tensorboard"),
     "mlflow": ("mlflow-skinny", "--tracker mlflow"),
 }
@@ -87,7 +88,6 @@ def findings(ledger: str | None = None, data_dir: Path | None = None) -> Iterato
     if ledger is not None:
         yield opened(ledger)
     yield from extras()
-    yield ray()
     yield browser()
     yield from ports()
 
@@ -197,14 +197,6 @@ def extras() -> Iterator[Finding]:
             yield Finding(
                 name, "optional", "is not installed", f"for {purpose}: pip install 'sordino[{name}]'"
             )
-
-
-def ray() -> Finding:
-    """Ray, which only Flower's own simulation needs."""
-    try:
-        return Finding("Ray", "ok", version("ray"))
-    except PackageNotFoundError:
-        return Finding("Ray", "ok", "is not installed, and not needed: only Flower's own simulation uses it")
 
 
 def browser() -> Finding:

@@ -22,7 +22,7 @@ def test_it_looks_at_everything_and_this_machine_can_run(monkeypatch, capsys, tm
     assert said["well"] is True
     about = {finding["about"] for finding in said["findings"]}
     assert {"Python", "torch", "dp-accounting", "CPU", "shared memory", "data", "folder"} <= about
-    assert {"flower", "Ray", "Chromium", "port 9092", "postgres"} <= about
+    assert {"flower", "ray", "Chromium", "port 9092", "postgres"} <= about
     for finding in said["findings"]:
         assert finding["todo"] or finding["state"] == "ok", finding
     assert list(tmp_path.iterdir()) == []
