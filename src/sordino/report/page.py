@@ -49,6 +49,7 @@ def sections(series: Sequence[Series]) -> list[Section]:
             "Budgets",
             (budgets.budgets(series), budgets.noise_and_signal(series), tables.groups(series)),
         ),
+        Section("Audit", (tables.audits(series),)),
         Section("Who takes part", (training.cohorts(series), *_selections(series))),
         Section("Updates", (training.norms(series), training.angles(series), training.clip_factors(series))),
         Section("Fairness", (training.fairness(series), tables.fairness(series))),

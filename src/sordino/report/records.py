@@ -63,12 +63,17 @@ class Record:
     facts: Table
     recipe: Table
     plan: Table
+    audit: Table
 
     @classmethod
     def read(cls, path: Path) -> Record:
         """The record in a run's folder; parameters are not read."""
         folder = RunFolder.existing(path)
-        has_recipe, has_plan = folder.file("recipe.toml").is_file(), folder.file("plan.json").is_file()
+
+        def optional(name: str) -> Table:
+            return folder.read_json(name) if folder.file(name).is_file() else {}
+
+        has_recipe = folder.file("recipe.toml").is_file()
         return cls(
             path=path,
             summary=folder.read_json("summary.json"),
@@ -76,7 +81,8 @@ class Record:
             statement=Statement.of_json(folder.read_json("statement.json")),
             facts=folder.read_json("run.json"),
             recipe=toml.read(folder.file("recipe.toml")) if has_recipe else {},
-            plan=folder.read_json("plan.json") if has_plan else {},
+            plan=optional("plan.json"),
+            audit=optional("audit.json"),
         )
 
     @property

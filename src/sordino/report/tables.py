@@ -144,6 +144,41 @@ def fairness(series: Sequence[Series]) -> str:
     )
 
 
+def audits(series: Sequence[Series]) -> str:
+    """What canaries proved of each budget group, beside its claim, for the runs that were audited."""
+    rows: list[list[Any]] = []
+    sure: set[float] = set()
+    audited = [(one, record) for one in series for record in one.records if record.audit]
+    for one, record in audited:
+        sure.add(record.audit["confidence"])
+        for found in record.audit["groups"]:
+            verdict = "REFUTED" if found["exceeds_claim"] else "stands"
+            rows.append(
+                [
+                    one.label,
+                    found["group"],
+                    found["against"],
+                    found["canaries"],
+                    f"{found['correct']} of {found['guesses']}",
+                    _number(found["epsilon_lower"], ".2f"),
+                    _number(found["epsilon_lower_any"], ".2f"),
+                    epsilon(found["epsilon_claimed"]),
+                    verdict,
+                ]
+            )
+    if not rows:
+        return ""
+    headings = (
+        "run", "group", "against", "canaries", "right guesses", "ε at least",
+        "ε at least, any mechanism", "ε claimed", "claim",
+    )  # fmt: skip
+    confidence = ", ".join(f"{100 * value:g} %" for value in sorted(sure))
+    note = (
+        f"Lower bounds, each by itself with confidence {confidence}. A claim that stands is not proved by it."
+    )
+    return table(headings, rows, note)
+
+
 FAIRNESS = {
     "worst": "worst client",
     "worst_tenth": "worst tenth",

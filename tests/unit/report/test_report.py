@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.unit.report.conftest import play
 
+from sordino.audit.run import Attack, audit_run
 from sordino.core.errors import UsageError
 from sordino.report import write_report
 from sordino.report.budgets import staircase
@@ -56,6 +57,16 @@ def test_it_says_the_result_and_both_figures(runs, tmp_path):
     assert text.count("against the server</dt><dd><strong>no guarantee") == 3
     statement = json.loads((runs / "individual-0/statement.json").read_text())["text"]
     assert statement.replace("'", "&#x27;") in text
+
+
+def test_an_audit_stands_beside_the_claims_that_it_is_about(tmp_path):
+    run = play(tmp_path, "audited")
+    without = write_report([run], tmp_path / "without.html").read_text()
+    audit_run(run, Attack(canaries=100))
+    text = write_report([run], tmp_path / "with.html").read_text()
+    assert "<h2>Audit</h2>" not in without
+    assert "<h2>Audit</h2>" in text
+    assert text.count("<td>stands</td>") == 2
 
 
 def test_every_epsilon_is_rounded_up(runs, tmp_path):
