@@ -109,7 +109,7 @@ def epsilons(releases: Releases, noise: Array, delta: Array, accountant: str) ->
     """ε of each client at its δ: 0 for a client that releases nothing, ∞ for one whose steps have no noise."""
     spent = np.zeros(len(releases))
     first, kind = releases.kinds(noise, delta)
-    by_record = accountant != "pld" or len(first) <= MOST_BY_RECORD
+    by_record = priced_by_record(releases, noise, delta, accountant)
     for number, client in enumerate(first.tolist()):
         at, z = float(delta[client]), float(noise[client])
         if releases.steps[client] and z == 0:
@@ -122,6 +122,11 @@ def epsilons(releases: Releases, noise: Array, delta: Array, accountant: str) ->
             else:
                 spent[kind == number] = _MARGIN * fast.compose(parts).epsilon(at)
     return spent
+
+
+def priced_by_record(releases: Releases, noise: Array, delta: Array, accountant: str) -> bool:
+    """Whether `epsilons` asks the accountant of record for every client; else the fast one, plus a margin."""
+    return accountant != "pld" or len(releases.kinds(noise, delta)[0]) <= MOST_BY_RECORD
 
 
 def _noise(releases: Releases, client: int, budget: tuple[float, float], rule: str) -> float:

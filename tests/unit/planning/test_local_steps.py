@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from sordino.accounting import columns
 from sordino.budgets import Population, Unit
 from sordino.core.errors import UsageError
 from sordino.core.streams import Streams
@@ -48,6 +49,14 @@ def test_each_client_spends_its_own_budget_and_no_more():
     assert (spent <= held.epsilon).all()
     assert (spent[drawn] >= 0.98 * held.epsilon[drawn]).all()
     assert (spent[~drawn] == 0).all()
+
+
+def test_figures_that_are_not_by_the_accountant_of_record_say_so(monkeypatch):
+    _, by_record = planned()
+    assert not any("Sordino's own upper bound" in note for note in by_record.notes)
+    monkeypatch.setattr(columns, "MOST_BY_RECORD", 3)
+    _, fast = planned()
+    assert any("More than 3 different clients: ε is Sordino's own upper bound" in note for note in fast.notes)
 
 
 def test_the_two_figures_are_the_same_and_name_unit_relation_and_law():
