@@ -9,7 +9,7 @@ import pytest
 from sordino.report import write_report
 
 FIGURES = {
-    "accuracy", "loss", "epsilon", "budgets", "noise", "cohort", "selection-0", "norms", "clip-factors",
+    "accuracy", "loss", "epsilon", "budgets", "noise", "cohort", "selection-0", "norms", "angles", "clip-factors",
     "fairness", "time",
 }  # fmt: skip
 
