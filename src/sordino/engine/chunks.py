@@ -23,6 +23,10 @@ from sordino.training import Visit
 
 CHUNKS = 32
 """Into how many chunks each stratum's cohort is cut at most: enough to keep a few workers evenly busy."""
+FEW = 8
+"""Chunks of a small cohort: handing one over costs as much as a few steps of a small model."""
+ROOM = 32
+"""Clients in a chunk from which on a cohort is cut into more than `FEW`."""
 SQUARED = "_squared"
 """Ends the name of a diagnostic that is another one's square, from which the record takes the spread."""
 
@@ -74,7 +78,7 @@ def cut(cohorts: Sequence[NDArray[np.int64]], most: int | None = None) -> list[C
     chunks: list[Chunk] = []
     for stratum, cohort in enumerate(cohorts):
         copies = np.arange(len(cohort)) - np.searchsorted(cohort, cohort)
-        pieces = min(CHUNKS, len(cohort)) or 1
+        pieces = min(len(cohort), max(FEW, min(CHUNKS, len(cohort) // ROOM))) or 1
         if most is not None:
             pieces = max(pieces, -(-len(cohort) // most))
         chunks += [
