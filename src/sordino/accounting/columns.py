@@ -109,7 +109,7 @@ def epsilons(releases: Releases, noise: Array, delta: Array, accountant: str) ->
     """ε of each client at its δ: 0 for a client that releases nothing, ∞ for one whose steps have no noise."""
     spent = np.zeros(len(releases))
     first, kind = releases.kinds(noise, delta)
-    by_record = priced_by_record(releases, noise, delta, accountant)
+    by_record = _by_record(len(first), accountant)
     for number, client in enumerate(first.tolist()):
         at, z = float(delta[client]), float(noise[client])
         if releases.steps[client] and z == 0:
@@ -126,7 +126,11 @@ def epsilons(releases: Releases, noise: Array, delta: Array, accountant: str) ->
 
 def priced_by_record(releases: Releases, noise: Array, delta: Array, accountant: str) -> bool:
     """Whether `epsilons` asks the accountant of record for every client; else the fast one, plus a margin."""
-    return accountant != "pld" or len(releases.kinds(noise, delta)[0]) <= MOST_BY_RECORD
+    return _by_record(len(releases.kinds(noise, delta)[0]), accountant)
+
+
+def _by_record(kinds: int, accountant: str) -> bool:
+    return accountant != "pld" or kinds <= MOST_BY_RECORD
 
 
 def _noise(releases: Releases, client: int, budget: tuple[float, float], rule: str) -> float:

@@ -15,6 +15,7 @@ from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.planning import (
     GroupWeights,
+    Plan,
     Ratios,
     Stratum,
     Terms,
@@ -23,6 +24,7 @@ from sordino.planning import (
     given_ratios,
     group_sums,
 )
+from sordino.planning.grouped import Kept
 from sordino.training import LocalSgd
 
 Planner = Literal["gdpfed", "accountant"] | tuple[float, ...]
@@ -54,15 +56,19 @@ class GdpFedOp:
 
     def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """Groups by budget, each at its own rate."""
-        plan = group_sums(
+        return Method(self.name, self.plan(population), self.training, self.server)
+
+    def plan(self, population: Population, kept: Kept | None = None) -> Plan:
+        """A noisy sum for each group; `kept` as in `group_sums`."""
+        return group_sums(
             population,
             rounds=self.rounds,
             clip=self.clip_norm,
             choose=self.choose,
             weights=self.weights,
             terms=self.privacy,
+            kept=kept,
         )
-        return Method(self.name, plan, self.training, self.server)
 
     def choose(self, groups: Sequence[Stratum]) -> Ratios:
         """The expected cohort of each group."""

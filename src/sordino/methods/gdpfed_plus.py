@@ -16,7 +16,6 @@ from sordino.core.errors import UsageError
 from sordino.core.streams import DEFAULT_STREAMS, Streams
 from sordino.methods.base import Method
 from sordino.methods.gdpfed_op import GdpFedOp
-from sordino.planning import group_sums
 from sordino.planning.theory import Groups, best_sparsity
 
 Vector = NDArray[np.float64]
@@ -37,16 +36,7 @@ class GdpFedPlus(GdpFedOp):
 
     def compose(self, population: Population, streams: Streams = DEFAULT_STREAMS) -> Method:
         """Groups by budget, each at its own rate, each sum sparsified after its noise."""
-        plan = group_sums(
-            population,
-            rounds=self.rounds,
-            clip=self.clip_norm,
-            choose=self.choose,
-            weights=self.weights,
-            terms=self.privacy,
-            kept=self._shares,
-        )
-        return Method(self.name, plan, self.training, self.server)
+        return Method(self.name, self.plan(population, self._shares), self.training, self.server)
 
     def _shares(self, weights: Vector, noise: Vector, cohorts: Vector) -> Vector:
         if self.kept is None:

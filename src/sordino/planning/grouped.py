@@ -21,6 +21,7 @@ from sordino.privatizers import TopK
 
 Vector = NDArray[np.float64]
 Choose = Callable[[Sequence[Stratum]], Ratios]
+Kept = Callable[[Vector, Vector, Vector], Vector]
 
 
 class GroupWeights(StrEnum):
@@ -57,7 +58,7 @@ def group_sums(
     choose: Choose,
     weights: GroupWeights | None,
     terms: Terms,
-    kept: Callable[[Vector, Vector, Vector], Vector] | None = None,
+    kept: Kept | None = None,
 ) -> Plan:
     """A sum, a noise and a weight of its own for each budget group, at the cohorts that `choose` gives them.
 
