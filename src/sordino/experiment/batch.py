@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,6 +26,7 @@ from sordino.core.errors import SordinoError, UsageError, said_of
 from sordino.engine import State
 from sordino.engine.loop import interruptible
 from sordino.engine.pool import can_fork
+from sordino.experiment.features import features_of, worth_it
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.live import Begun, Show
 from sordino.experiment.loading import load_population, load_task
@@ -114,6 +116,7 @@ def run_cells(cells: Sequence[Cell], means: Means, watch: Watch = unwatched) -> 
         if cell.finished:
             watch(News(cell, 1.0, "finished before"))
     with interruptible() as interrupted:
+        look_ahead(batch.waiting, batch.means, watch, interrupted)
         if workers > 1 and can_fork():
             batch.together(interrupted)
         else:
@@ -131,6 +134,23 @@ def run_cells(cells: Sequence[Cell], means: Means, watch: Watch = unwatched) -> 
             f"stopped with {len(cells) - left} of {len(cells)} runs finished; the same command with --resume "
             "does the others"
         )
+
+
+def look_ahead(cells: Sequence[Cell], means: Means, watch: Watch, stopped: Callable[[], bool]) -> None:
+    """Computes the features of fixed front ends that several cells share, once and before they start."""
+    fronts = [(cell.recipe.data, cell.recipe.model) for cell in cells]
+    for index, cell in enumerate(cells):
+        if fronts.index(fronts[index]) < index or fronts.count(fronts[index]) == 1 or stopped():
+            continue
+        task = load_task(cell.recipe, means.data_dir, means.shelf)
+        if worth_it(task):
+            features = features_of(task, means.workers, partial(_told, watch, cell), stopped)
+            if features is not None:
+                means.shelf.put(cell.recipe, means.data_dir, features)
+
+
+def _told(watch: Watch, cell: Cell, part: float) -> None:
+    watch(News(cell, 0.0, f"features for all runs {100 * part:.0f} %"))
 
 
 @dataclass(eq=False)

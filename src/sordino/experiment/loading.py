@@ -13,16 +13,21 @@ from sordino.budgets import Population, Unit
 from sordino.core.streams import Streams
 from sordino.data import DataSet, Partition, deal, load
 from sordino.engine import Task
+from sordino.experiment.features import on_features
 from sordino.experiment.recipe import Named, Recipe
 from sordino.models import build
 
 
 @dataclass(eq=False)
 class Shelf:
-    """Data sets that were loaded already, so that many runs on the same data read it once."""
+    """Data sets that were loaded already, so that many runs on the same data read it once; and what fixed front
+    ends make of them, for the runs that `Shelf.put` said it for."""
 
     held: list[tuple[Named, Path | None, DataSet]] = field(
         default_factory=list[tuple[Named, Path | None, DataSet]]
+    )
+    made: list[tuple[Named, Named, Path | None, DataSet]] = field(
+        default_factory=list[tuple[Named, Named, Path | None, DataSet]]
     )
 
     def load(self, named: Named, data_dir: Path | None) -> DataSet:
@@ -34,12 +39,23 @@ class Shelf:
         self.held.append((named, data_dir, data))
         return data
 
+    def put(self, recipe: Recipe, data_dir: Path | None, features: DataSet) -> None:
+        """Keeps the features of a recipe's data under its model."""
+        self.made.append((recipe.data, recipe.model, data_dir, features))
+
+    def ready(self, recipe: Recipe, data_dir: Path | None, task: Task) -> Task:
+        """The task on features, if somebody has put them here."""
+        for *key, features in self.made:
+            if key == [recipe.data, recipe.model, data_dir]:
+                return on_features(task, features)
+        return task
+
 
 def load_task(recipe: Recipe, data_dir: Path | None = None, shelf: Shelf | None = None) -> Task:
     """The data, dealt to clients, and the model of a recipe."""
-    data = (shelf or Shelf()).load(recipe.data, data_dir)
-    return task(
-        data,
+    shelf = shelf or Shelf()
+    made = task(
+        shelf.load(recipe.data, data_dir),
         partition=recipe.clients.name,
         partition_options=recipe.clients.options,
         model=recipe.model.name,
@@ -47,6 +63,7 @@ def load_task(recipe: Recipe, data_dir: Path | None = None, shelf: Shelf | None 
         seed=recipe.settings.seed,
         device=recipe.settings.device,
     )
+    return shelf.ready(recipe, data_dir, made)
 
 
 def task(

@@ -172,7 +172,7 @@ def _method(table: Table) -> MethodOptions:
                 parts[section] = (
                     _server(held) if section == "server" else build(hints[section], held, section)
                 )
-        elif section in table:
+        elif table.get(section):  # an empty one says nothing
             raise UsageError(f"method '{name}' takes no section [{section}]")
     fields = {key: value for key, value in options.items() if key not in SECTIONS}
     if len(fields) < len(options):

@@ -50,7 +50,7 @@ class WorkingModel:
 
         The features of inputs that were seen before are kept, `KEPT` numbers of them: clients come back.
         """
-        if not isinstance(self.module, Fronted):
+        if not isinstance(self.module, Fronted) or isinstance(self.module.front, nn.Identity):
             return x
         key = hashlib.blake2b(x.cpu().numpy().tobytes()).digest()
         if key in self.kept:

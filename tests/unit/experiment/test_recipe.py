@@ -73,7 +73,7 @@ def test_averages_and_methods_without_a_server_of_their_own_read_back(change):
         ({"method": {"name": "dp-fedavg", "adaptive_clip": {"strt": 1}}}, "did you mean 'start'"),
         ({"server": {"optimiser": "adm"}}, "did you mean 'adam'"),
         ({"server": {"average": 1.0}}, r"server\.average = 1 must lie in"),
-        ({"method": {"name": "house"}, "server": {}}, r"takes no section \[server\]"),
+        ({"method": {"name": "house"}, "server": {"momentum": 0.5}}, r"takes no section \[server\]"),
         ({"budgets": {"epsilon": 1.0, "uniform": {"low": 0.0, "high": 1.0}}}, "both epsilon and uniform"),
         (
             {"budgets": {"groups": [{"name": "a", "epsilon": 1.0}, {"name": "a", "epsilon": 2.0}]}},
