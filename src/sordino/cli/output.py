@@ -37,6 +37,8 @@ def rounded_up(epsilon: float) -> str:
 def progress(begun: Begun, *, quiet: bool) -> Generator[Show, None, None]:
     """A progress bar on a terminal, plain lines in a log, nothing with `quiet`; always on standard error."""
     console = Console(stderr=True)
+    if begun.memory is not None and not quiet:
+        print(f"{begun.name}: {memory(begun.memory)}", file=sys.stderr)
     if quiet:
         yield lambda state, line: None
     elif console.is_terminal:
@@ -61,6 +63,14 @@ def progress(begun: Begun, *, quiet: bool) -> Generator[Show, None, None]:
             yield show
     else:
         yield _lines(begun)
+
+
+def memory(needed: int) -> str:
+    """What a step of DP-SGD needs, and what bounds it."""
+    return (
+        f"a step needs about {math.ceil(needed / 2**20):,} MiB beyond model and data in each worker; "
+        "training.physical_batch bounds it"
+    )
 
 
 def _lines(begun: Begun) -> Show:

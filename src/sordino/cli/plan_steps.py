@@ -51,10 +51,7 @@ def remarks(preview: Preview, steps: RecordOverview) -> list[str]:
         f"{guarantee.accountant.upper()}, against everyone: the server is not trusted",
     ]
     if preview.memory is not None:
-        lines.append(
-            f"a step needs about {math.ceil(preview.memory / 2**20):,} MiB beyond model and data in each worker; "
-            "training.physical_batch bounds it"
-        )
+        lines.append(output.memory(preview.memory))
     return lines + [f"{note}." for note in preview.method.notes]
 
 

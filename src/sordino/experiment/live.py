@@ -15,14 +15,15 @@ from sordino.planning.course import Course
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """A run that is about to start: its name, its rounds, its folder if it has one, and what it will have spent
-    when (`course`, by the names in `groups`)."""
+    """A run that is about to start: its name, its rounds, its folder if it has one, what it will have spent
+    when (`course`, by the names in `groups`), and the bytes that a step of DP-SGD needs (`memory`)."""
 
     name: str
     rounds: int
     folder: Path | None
     groups: tuple[str, ...]
     course: Course
+    memory: int | None = None
 
     def spent(self, round_: int) -> dict[str, float]:
         """ε of each group when so many rounds are done, as planned; groups without a guarantee are left out."""

@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 
 from sordino.accounting.encoding import event_to_json
+from sordino.engine import Task
+from sordino.methods import Method
 from sordino.planning import Against, Plan, overview, price
 from sordino.planning.course import Course
+from sordino.training import PrivateTraining
 
 Json = dict[str, Any]
+
+
+def step_memory(method: Method, task: Task) -> int | None:
+    """Bytes that a step of DP-SGD needs beyond model and data, in each worker; None for other training."""
+    if not isinstance(method.training, PrivateTraining):
+        return None
+    return method.training.memory(task.working_model(), *task.examples(int(task.sizes.argmax())))
 
 
 def plan_json(plan: Plan, parameters: int, spent: Course) -> Json:

@@ -10,6 +10,7 @@ from typing import Any
 from sordino.core.errors import UsageError, said_of
 from sordino.core.streams import Streams
 from sordino.experiment.loading import load_population, load_task
+from sordino.experiment.planned import step_memory
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.spending import Spending
 from sordino.methods import Method
@@ -46,10 +47,9 @@ class Preview:
         classes = task.data.train.classes
         records = method.plan.records
         training = method.training
-        steps = memory = None
+        steps = None
         if records is not None and isinstance(training, PrivateTraining):
             steps = record_overview(records, training.clip_norm)
-            memory = training.memory(task.working_model(), *task.examples(0))
         return cls(
             method,
             overview(method.plan),
@@ -57,7 +57,7 @@ class Preview:
             task.layout.size,
             _theory(method, task.layout.size, classes),
             steps,
-            memory,
+            step_memory(method, task),
         )
 
     def to_json(self) -> dict[str, Any]:

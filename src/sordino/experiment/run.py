@@ -27,7 +27,7 @@ from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.fairness import fairness
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.live import Begun, Progress, Show, no_progress
-from sordino.experiment.planned import plan_json
+from sordino.experiment.planned import plan_json, step_memory
 from sordino.experiment.result import Result, columns, model_sha256
 from sordino.experiment.spending import Spending
 from sordino.methods import Method, MethodOptions
@@ -123,7 +123,9 @@ def carry_out(
     try:
         place = folder.path if folder is not None else None
         names = tuple(guarantee.group for guarantee in guarantees)
-        with options.progress(Begun(options.name, composed.plan.rounds, place, names, spent)) as show:
+        memory = step_memory(composed, task)
+        begun = Begun(options.name, composed.plan.rounds, place, names, spent, memory)
+        with options.progress(begun) as show:
             state, lines = _train(task, composed, executor, streams, options, account, folder, show)
         released = state.released(composed)
         scores = executor.scores(released, auroc=True)

@@ -87,7 +87,7 @@ class PrivateTraining:
         mean = float(self.expected_batch.max())
         largest = math.ceil(mean + 4 * math.sqrt(mean))
         return memory_estimate(
-            self._clipper(model), x, y, min(largest, self.options.physical_batch or largest)
+            self._clipper(model), model.features(x), y, min(largest, self.options.physical_batch or largest)
         )
 
     def _mechanism(self, visit: Visit) -> DpSgd:

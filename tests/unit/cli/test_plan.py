@@ -116,6 +116,20 @@ def test_a_plan_of_local_steps_shows_probabilities_bounds_and_a_picture(tmp_path
     assert "training.physical_batch bounds it" in shown
 
 
+def test_a_step_on_a_fixed_front_end_is_measured_at_its_head(tmp_path):
+    plain = json.loads(run(["--json"], tmp_path, RECORDS))["memory_bytes"]
+    fronted = RECORDS + '[model]\nname = "scattering"\n'
+    assert 0 < json.loads(run(["--json"], tmp_path, fronted))["memory_bytes"] < 20 * plain
+
+
+def test_a_run_says_before_its_first_step_what_a_step_needs(tmp_path):
+    (tmp_path / "small.toml").write_text(RECORDS)
+    command = ["run", str(tmp_path / "small.toml"), "--out", str(tmp_path / "run"), "--workers", "1"]
+    shown = CliRunner().invoke(app, command, catch_exceptions=False).stderr
+    needed = json.loads(run(["--json"], tmp_path, RECORDS))["memory_bytes"]
+    assert f"a step needs about {-(-needed // 2**20)} MiB" in shown.splitlines()[0]
+
+
 def test_a_picture_of_who_is_selected_is_refused_for_methods_that_select_nobody(tmp_path):
     with pytest.raises(UsageError, match="selects by rates"):
         run(["--picture", str(tmp_path / "who.svg")], tmp_path)
