@@ -18,7 +18,7 @@ from sordino.cli.output import to_json
 from sordino.core.errors import UsageError
 from sordino.experiment.recipe import Recipe
 from sordino.federation import keys, templates
-from sordino.federation.flower.programs import environment, supernode
+from sordino.federation.flower.programs import NODE, environment, supernode
 from sordino.federation.flower.relay import Relay
 from sordino.federation.flower.supervise import Program, supervise
 from sordino.federation.operator.folder import Card, OperatorFolder
@@ -26,6 +26,7 @@ from sordino.federation.operator.run import FederatedRun, federate
 from sordino.federation.site import owner, service
 from sordino.federation.site.agent import Agent
 from sordino.federation.site.config import SiteConfig
+from sordino.federation.site.exposure import check_exposure
 from sordino.federation.site.log import read_log
 
 app = typer.Typer(
@@ -94,22 +95,24 @@ def enrol(
 
 @app.command()
 def serve(
-    place: Annotated[Path, typer.Argument(help="An operator's folder or a site.toml.", metavar="WHERE")],
+    place: Annotated[Path, typer.Argument(help="An operator's or a SuperNode's folder.", metavar="FOLDER")],
     superlink: Annotated[str | None, typer.Option(help="For a site: the operator's host:port.")] = None,
     authority: Annotated[Path | None, typer.Option(help="For a site: the operator's ca.crt.")] = None,
     port: Annotated[int, typer.Option(help="For a site: a free port on loopback.")] = 18100,
 ) -> None:
     """Run the operator's SuperLink, or as its own user a site's SuperNode, and keep it running.
 
-    Example: sordino federation serve clinic-a/site.toml --superlink lab.example:9443 --authority ca.crt
+    Example: sordino federation serve clinic-a/node --superlink lab.example:9443 --authority ca.crt
     """
     if place.is_file():
+        raise UsageError(
+            f"{place} is for the agent; the SuperNode has a folder of its own: {place.parent / 'node'}"
+        )
+    if (place / NODE).exists():
         if superlink is None or authority is None:
             raise UsageError("a site's SuperNode needs --superlink HOST:PORT and --authority ca.crt")
-        config = SiteConfig.read(place)
-        key, home = config.node / "node.key", config.node / "flower"
-        node = Program("supernode", *supernode(superlink, authority, key, config.socket, port, home))
-        supervise([node], config.node)
+        folder = place.resolve()
+        supervise([Program("supernode", *supernode(folder, superlink, authority, port))], folder)
         return
     held = OperatorFolder.read(place)
     link, around = held.link, environment(held.path / "flower")
@@ -235,7 +238,9 @@ def log(site: SiteFile, as_json: Json = False) -> None:
 
 def _serve_agent(config: SiteConfig, *, insecure: bool) -> None:
     caller = service.caller(config, insecure=insecure)
-    if insecure:
+    if not insecure:
+        check_exposure(config, caller)
+    else:
         print(
             "sordino: --insecure: whatever the SuperNode runs can read this site's data; for demonstrations only",
             file=sys.stderr,

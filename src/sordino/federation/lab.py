@@ -68,8 +68,9 @@ class Lab:
     def add_site(self, table: dict[str, Any]) -> SiteConfig:
         """A site with its file, keys and card, enrolled at the operator; not started yet."""
         home = self.folder / str(table["site"])
-        home.mkdir(exist_ok=True)
+        home.mkdir(mode=0o711, exist_ok=True)
         write_text(home / "site.toml", toml.write(table))
+        (home / "site.toml").chmod(0o600)
         config = SiteConfig.read(home / "site.toml")
         owner.make_keys(config)
         OperatorFolder.read(self.operator).enrol(Card.read(home / "card.json"))
@@ -89,7 +90,7 @@ class Lab:
         address = f"127.0.0.1:{OperatorFolder.read(self.operator).superlink.port}"
         authority = self.operator / "certs" / "ca.crt"
         options = ("--superlink", address, "--authority", authority, "--port", port)
-        self.start(f"{name}.node", "serve", self.folder / name / "site.toml", *options)
+        self.start(f"{name}.node", "serve", self.folder / name / "node", *options)
 
     def start(self, name: str, *arguments: object) -> subprocess.Popen[bytes]:
         """A command of `sordino federation` that runs on; its group can be killed alone."""

@@ -73,6 +73,8 @@ def write_folder(folder: Path, site: str | None) -> Path:
     file = folder / ("operator.toml" if site is None else "site.toml")
     if file.exists():
         raise UsageError(f"{file} is there already; edit it, or choose another folder")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The SuperNode's user passes through a site's folder, to the socket and to its own folder, and reads nothing.
+    folder.mkdir(mode=0o700 if site is None else 0o711, parents=True, exist_ok=True)
     write_text(file, OPERATOR if site is None else SITE.format(name=site))
+    file.chmod(0o600)
     return file

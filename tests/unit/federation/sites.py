@@ -27,6 +27,7 @@ def table(folder: Path, rows: int = PATIENTS * VISITS, seed: int = 0) -> Path:
         lines.append(",".join([*(f"{v:.6f}" for v in x[row]), str(y[row]), f"p{row // VISITS:03d}"]))
     path = folder / "visits.csv"
     path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o600)
     return path
 
 
@@ -56,6 +57,7 @@ def site(folder: Path, **changes: Any) -> SiteConfig:
         table(folder)
     path = folder / "site.toml"
     path.write_text(write(site_table(**changes)))
+    path.chmod(0o600)
     return SiteConfig.read(path)
 
 

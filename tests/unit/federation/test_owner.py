@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import stat
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -15,10 +17,12 @@ from sordino.cli.main import app
 from sordino.core.errors import UsageError
 from sordino.experiment import toml
 from sordino.federation import keys, messages, templates
+from sordino.federation.flower import programs
 from sordino.federation.flower.guard_rule import allowed
 from sordino.federation.operator.folder import Card, OperatorFolder
 from sordino.federation.site import owner
 from sordino.federation.site.config import SiteConfig
+from sordino.federation.site.exposure import check_exposure
 
 
 def run(*arguments, code=0):
@@ -52,6 +56,14 @@ def test_a_check_finds_what_is_wrong(tmp_path):
     with pytest.raises(UsageError, match="can be read by others"):
         owner.check(config, insecure=True)
     (tmp_path / "visits.csv").chmod(0o600)
+    (tmp_path / "peers.json").touch(0o644)
+    with pytest.raises(UsageError, match=r"peers\.json can be read by others"):
+        owner.check(config, insecure=True)
+    (tmp_path / "peers.json").unlink()
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError, match=r"others can replace what is in .*chmod go-w"):
+        owner.check(config, insecure=True)
+    tmp_path.chmod(0o711)
     with pytest.raises(UsageError, match="which is no model"):
         owner.check(site(tmp_path, allow={"models": ["logistc"]}), insecure=True)
     with pytest.raises(UsageError, match=r"agent\.user is missing"):
@@ -101,6 +113,45 @@ def test_keys_are_made_once_and_the_card_says_what_is_declared(tmp_path):
     run("keys", path)
     assert Card.read(tmp_path / "card.json").tiers == ()
     assert stat.S_IMODE((tmp_path / "state" / "identity.key").stat().st_mode) == 0o600
+
+
+def test_the_supernode_has_a_folder_of_its_own_and_reads_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "flower", lambda: tmp_path)
+    config = site(tmp_path / "clinic")
+    run("keys", tmp_path / "clinic" / "site.toml")
+    command, _ = programs.supernode(config.node, "lab:9443", tmp_path / "ca.crt", 1)
+    assert f'agent="{config.socket}"' in command
+    inside = {word for word in command if str(config.home) in word} - {f'agent="{config.socket}"'}
+    assert inside == {str(config.node / "node.key")}
+    said = CliRunner().invoke(app, ["federation", "serve", str(tmp_path / "clinic" / "site.toml")])
+    assert "a folder of its own" in str(said.exception)
+
+
+@pytest.mark.parametrize("mine", ["state", "visits.csv"])
+def test_nothing_of_the_agents_belongs_to_the_supernodes_user(tmp_path, monkeypatch, mine):
+    config = site(tmp_path)
+    run("keys", tmp_path / "site.toml")
+    stat_of = Path.stat
+
+    def as_if(path, **how):
+        found = stat_of(path, **how)
+        return found if path.name != mine else os.stat_result((*found[:4], 4711, *found[5:]))
+
+    monkeypatch.setattr(Path, "stat", as_if)
+    with pytest.raises(UsageError, match="belongs to the SuperNode's user"):
+        check_exposure(config, 4711)
+    check_exposure(config, 4712)
+
+
+def test_keys_can_be_asked_again_when_the_folder_is_the_supernodes(tmp_path, monkeypatch):
+    site(tmp_path)
+    run("keys", tmp_path / "site.toml")
+    first = Card.read(tmp_path / "card.json")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "node")
+    site(tmp_path, units_public=True)
+    run("keys", tmp_path / "site.toml")
+    again = Card.read(tmp_path / "card.json")
+    assert (again.node_key, len(again.tiers)) == (first.node_key, 1)
 
 
 def test_an_owner_accepts_peers_and_notices_another_key(tmp_path):

@@ -18,6 +18,8 @@ VERSION = "1.41.0"
 CONNECTION = "sordino"
 BUNDLE = Path(__file__).parent / "bundle"
 GUARD = Path(__file__).parent / "guard.py"
+NODE = "node.json"
+"""In the folder of a SuperNode: where the socket of its agent is."""
 VARIABLE = "SORDINO_FLOWER"
 
 Command = list[str]
@@ -133,16 +135,18 @@ class Link:
         return str(started["run-id"])
 
 
-def supernode(
-    superlink: str, authority: Path, key: Path, agent: Path, port: int, home: Path
-) -> tuple[Command, dict[str, str]]:
-    """A site's SuperNode and its environment: outbound connections only, and one socket on this machine."""
+def supernode(folder: Path, superlink: str, authority: Path, port: int) -> tuple[Command, dict[str, str]]:
+    """A site's SuperNode and its environment: outbound connections only, and one socket on this machine.
+
+    `folder` is all of the site that it can read: its key, and where the agent's socket is.
+    """
+    agent = json.loads((folder / NODE).read_text(encoding="utf-8"))["agent"]
     command = [
         str(flower() / "flower-supernode"),
         *("--superlink", superlink),
         *("--root-certificates", str(authority)),
-        *("--auth-supernode-private-key", str(key)),
+        *("--auth-supernode-private-key", str(folder / "node.key")),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--node-config", f'agent="{agent}"'),
     ]
-    return command, environment(home)
+    return command, environment(folder / "flower")

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,11 +16,13 @@ from sordino.core.errors import SordinoError, UsageError, did_you_mean
 from sordino.core.files import write_bytes, write_json
 from sordino.experiment.parse import plain
 from sordino.federation import keys, messages, wire
+from sordino.federation.flower.programs import NODE
 from sordino.federation.operator.folder import Card, Tier
 from sordino.federation.site import service
 from sordino.federation.site.agent import Agent
 from sordino.federation.site.config import SiteConfig
 from sordino.federation.site.data import budgets, load_data
+from sordino.federation.site.exposure import check_exposure
 from sordino.federation.site.vault import Vault
 from sordino.models import models
 
@@ -29,11 +30,11 @@ from sordino.models import models
 def make_keys(config: SiteConfig) -> Card:
     """The site's keys, made once, and its card: `card.json`, for the operator and the other sites.
 
-    The node's key is for the user of the SuperNode alone, the identity for the agent alone: give each its file.
+    The identity is for the agent alone. The folder `node` holds all that the SuperNode reads: make it belong to
+    the SuperNode's user.
     """
     config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    config.node.mkdir(mode=0o700, parents=True, exist_ok=True)
-    node_key = keys.make_node_key(config.node / "node.key")
+    node_key = _node_key(config)
     if not config.identity.exists():
         config.identity.touch(mode=0o600)
         write_bytes(config.identity, Ed25519PrivateKey.generate().private_bytes_raw())
@@ -49,6 +50,15 @@ def make_keys(config: SiteConfig) -> Card:
     return card
 
 
+def _node_key(config: SiteConfig) -> str:
+    """The public half of the SuperNode's key; from the card once the folder belongs to the SuperNode's user."""
+    if config.node.exists() and not os.access(config.node, os.W_OK | os.X_OK):
+        return Card.read(config.home / "card.json").node_key
+    config.node.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_json(config.node / NODE, {"site": config.site, "agent": str(config.socket)})
+    return keys.make_node_key(config.node / "node.key")
+
+
 def accept(config: SiteConfig, card: Card) -> None:
     """Puts another site on the list of those whom the owner takes for real."""
     held: dict[str, str] = (
@@ -59,6 +69,7 @@ def accept(config: SiteConfig, card: Card) -> None:
             f"{config.peers} has another key for '{card.site}'; ask its owner, then remove the old one by hand"
         )
     write_json(config.peers, {**held, card.site: card.identity})
+    config.peers.chmod(0o600)
 
 
 def check(config: SiteConfig, *, insecure: bool) -> dict[str, Any]:
@@ -66,8 +77,7 @@ def check(config: SiteConfig, *, insecure: bool) -> dict[str, Any]:
 
     Reads the data, builds every allowed model for it, prices nothing, charges nobody.
     """
-    service.caller(config, insecure=insecure)
-    _check_modes(config)
+    check_exposure(config, service.caller(config, insecure=insecure))
     for name in config.allow.models:
         if name not in models() and ":" not in name:
             raise UsageError(f"allow.models names '{name}', which is no model; known: {', '.join(models())}")
@@ -155,14 +165,3 @@ def _vault(config: SiteConfig) -> Vault:
     if not (config.folder / "answers.db").exists():
         raise SordinoError(f"{config.folder} has no agent's state yet; start the site once")
     return Vault(config.folder)
-
-
-def _check_modes(config: SiteConfig) -> None:
-    """Refuses files of the agent that others can read."""
-    paths: list[Path] = [config.folder, config.identity, config.ledger]
-    data = config.data.options.get("path")
-    if isinstance(data, str):
-        paths.append(Path(data))
-    for path in paths:
-        if path.exists() and path.stat().st_mode & 0o077 and path.stat().st_uid == os.geteuid():
-            raise UsageError(f"{path} can be read by others: chmod go= {path}")
