@@ -119,7 +119,7 @@ def _sites(folder: Path) -> list[dict[str, Any]]:
                 },
                 "budget": {"file": "budgets.csv"},
                 "allow": {"purposes": ["digits"], "models": ["logistic"], "colluders": 0, "tell": "cost"},
-                "agent": {"pace_seconds": 0.25},
+                "agent": {"pace_seconds": 0.25, "refusal_seconds": 1.0},
             }
         )
     return tables

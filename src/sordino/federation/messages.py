@@ -322,6 +322,14 @@ def expect(data: bytes, kind: type[T], most_bytes: int = 1 << 31) -> tuple[T, di
     return body, arrays
 
 
+def refuses(data: bytes) -> bool:
+    """Whether an answer is a refusal."""
+    try:
+        return _header(data, len(data))[0].get("kind") == Refused.kind
+    except RefusedError:
+        return False
+
+
 def _header(data: bytes, most_bytes: int) -> tuple[dict[str, Any], bytes]:
     if len(data) > most_bytes:
         raise RefusedError(Refusal.TOO_LARGE, f"{len(data)} bytes; at most {most_bytes} are read")

@@ -64,7 +64,8 @@ tell = "reason"                         # what an operator learns: nothing, reas
 folder = "state"                        # ledger, stored answers and log: for the agent's user alone
 socket = "agent.sock"
 user = "flower"                         # the SuperNode's user: not the agent's
-pace_seconds = 0.5                      # answers leave at multiples of this, whatever was decided
+pace_seconds = 0.5                      # answers leave at multiples of this, however long it took
+refusal_seconds = 10.0                  # refusals at multiples of this, longer than any decision takes
 """
 
 

@@ -40,7 +40,7 @@ def site_table(**changes: Any) -> dict[str, Any]:
         "data": {"path": "visits.csv", "label": "label", "client": "patient", "classes": [0, 1]},
         "budget": {"epsilon": 4.0, "delta": 1e-3},
         "allow": {"purposes": ["readmission"], "models": ["logistic"], "tell": "cost", "rounds": 10},
-        "agent": {"pace_seconds": 0.0},
+        "agent": {"pace_seconds": 0.0, "refusal_seconds": 0.0},
     }
     for name, change in changes.items():
         merged = {**sections.get(name, {}), **change} if isinstance(change, dict) else change

@@ -76,6 +76,11 @@ def forged(body: messages.Body, arrays=None, **changes) -> bytes:
         ({"local": steps(steps=1001)}, Refusal.ROUNDS),
         ({"local": steps(noise_multiplier=0.01)}, Refusal.NOISE),
         ({"local": steps(noise_multiplier=0.5)}, Refusal.BUDGET),
+        ({"local": steps(noise_multiplier=0.1, sampling_rate=1.0, steps=1000)}, Refusal.BUDGET),
+        (
+            {"releases": 10, "local": steps(noise_multiplier=0.1, sampling_rate=1.0, steps=1000)},
+            Refusal.BUDGET,
+        ),
         ({"local": steps(clip_norm=1e30)}, Refusal.INVALID),
         ({"local": steps(learning_rate=1e-30)}, Refusal.INVALID),
         ({"delta": 0.5}, Refusal.BUDGET),

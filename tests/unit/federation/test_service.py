@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.federation.sites import closed, opened, site, step, terms
+from tests.unit.federation.sites import closed, opened, site, step, steps, terms
 
+from sordino.accounting.accountants import PldAccountant
 from sordino.core.errors import UsageError
 from sordino.federation import messages, wire
 from sordino.federation.site import service
 from sordino.federation.site.config import Process
+from sordino.federation.site.log import read_log
 
 ROOT = os.geteuid() == 0
 OTHER = next(user for user in pwd.getpwall() if user.pw_uid not in (0, os.geteuid()))
@@ -68,13 +70,13 @@ def serving_as_if(path, asked):
     return serving(path, asked.append, caller=OTHER.pw_uid)
 
 
-def as_user(uid, gid, work):
+def as_user(uid, gid, work, groups=()):
     """What `work` returns in a forked process of another user, or the name of what it raises."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.setgroups([])
+            os.setgroups(groups)
             os.setgid(gid)
             os.setuid(uid)
             said = work()
@@ -100,6 +102,22 @@ def test_users_are_told_apart_by_the_kernel():
             assert as_user(65000, OTHER.pw_gid, lambda: wire.ask(door, b"abc", 5)) != b"cba"
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
+@pytest.mark.parametrize("member", [True, False])
+def test_an_agent_without_rights_shares_its_socket_with_the_supernodes_group_alone(member):
+    """The agent as user 65000, with and without the group of the SuperNode's user."""
+
+    def shared() -> bytes:
+        with serving(Path(folder), lambda data: data, caller=OTHER.pw_uid) as door:
+            found = Path(door).stat()
+            return f"{found.st_uid} {found.st_gid} {stat.S_IMODE(found.st_mode):o}".encode()
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        said = as_user(65000, 65000, shared, groups=[OTHER.pw_gid] if member else [])
+    assert said == (f"65000 {OTHER.pw_gid} 660".encode() if member else b"UsageError")
+
+
 def test_every_answer_leaves_at_the_same_beat(tmp_path):
     """A refusal at once and a training of 0.3 s are told apart by nothing."""
     naps = {b"refused": 0.0, b"trained": 0.3}
@@ -115,6 +133,39 @@ def test_every_answer_leaves_at_the_same_beat(tmp_path):
             wire.ask(door, data, 5)
             taken[data] = time.monotonic() - before
     assert all(0.59 <= seconds < 1.1 for seconds in taken.values())
+
+
+def test_refusals_take_equally_long_whatever_their_reason(start, tmp_path, monkeypatch):
+    """The policy says no at once, the accountant after a while: behind the door nobody can tell which it was."""
+    agent = start()
+    spend = PldAccountant.spend
+    monkeypatch.setattr(PldAccountant, "spend", lambda *given: (time.sleep(0.3), spend(*given))[1])
+    reasons = {
+        "purpose": messages.encode(terms(purpose="other")),
+        "budget": messages.encode(terms(local=steps(noise_multiplier=0.5))),
+        "nonsense": b"SORD",
+    }
+    seconds = {beat: timed(tmp_path, agent.answer, reasons, beat) for beat in (0.0, 1.0)}
+    assert seconds[0.0]["budget"] > 0.3 > seconds[0.0]["purpose"]  # without a beat it shows
+    assert all(1.0 <= taken < 2.0 for taken in seconds[1.0].values())  # one beat, and the same
+
+
+def timed(path, answer, asked, beat):
+    taken = {}
+    with serving(path, answer, pace_seconds=0.0, refusal_seconds=beat) as door:
+        for name, data in asked.items():
+            before = time.monotonic()
+            assert messages.refuses(wire.ask(door, data, 20))
+            taken[name] = time.monotonic() - before
+    return taken
+
+
+def test_an_owner_is_told_that_a_refusal_came_late(start, monkeypatch):
+    agent = start(agent={"refusal_seconds": 0.01})
+    monkeypatch.setattr(agent, "_check_switch", lambda: time.sleep(0.02))
+    agent.answer(messages.encode(terms(purpose="other")))
+    refused, late = read_log(agent.config.folder / "log.jsonl")[-2:]
+    assert (refused["reason"], late["event"]) == ("purpose-not-allowed", "late")
 
 
 def test_waits_are_multiples_of_the_beat():

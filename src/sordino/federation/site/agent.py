@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,6 +104,7 @@ class Agent:
 
     def answer(self, instruction: bytes) -> bytes:
         """The answer to one instruction, whatever it is. Never raises, and says no more than the policy allows."""
+        came = time.monotonic()
         with self._lock:
             told = "?"
             try:
@@ -114,11 +116,11 @@ class Agent:
                 return self._kinds[type(body)](body, arrays)
             except RefusedError as refused:
                 self.log.note("refused", what=told, reason=str(refused.name), detail=refused.detail)
-                return self._refused(refused.name)
+                return self._refused(refused.name, came)
             except Exception as error:  # whatever it is, its text may hold data
                 detail = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
                 self.log.note("failed", what=told, detail=detail)
-                return self._refused(Refusal.FAILED)
+                return self._refused(Refusal.FAILED, came)
 
     # The instructions
 
@@ -349,7 +351,10 @@ class Agent:
         if state == "killed":
             raise RefusedError(Refusal.KILLED, why or "the owner stopped this site")
 
-    def _refused(self, name: Refusal) -> bytes:
+    def _refused(self, name: Refusal, came: float) -> bytes:
+        taken = time.monotonic() - came
+        if taken > self.config.agent.refusal_seconds > 0:
+            self.log.note("late", seconds=round(taken, 1), remedy="a larger agent.refusal_seconds hides it")
         told = self.config.allow.tell != "nothing"
         return messages.encode(Refused(str(name)) if told else Refused())
 

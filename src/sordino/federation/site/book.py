@@ -18,6 +18,9 @@ from sordino.core.errors import BudgetError
 from sordino.core.relations import Relation
 from sordino.federation.refusals import Refusal, RefusedError
 
+MOST_EPSILON = 1e6
+"""The ledger counts no larger budget."""
+
 
 @dataclass(frozen=True, eq=False)
 class Priced:
@@ -40,8 +43,11 @@ class Book:
         self._at = self.ledger.enrol(window, population, relation=relation).positions
 
     def price(self, event: DpEvent, delta: float, units: NDArray[np.int64]) -> Priced:
-        """What an event costs, by the accountant of record."""
-        return Priced(units, event, PldAccountant().spend(event, delta, self._relation))
+        """What an event costs, by the accountant of record; refused if no budget could be that large."""
+        spend = PldAccountant().spend(event, delta, self._relation)
+        if spend.epsilon > MOST_EPSILON:
+            raise RefusedError(Refusal.BUDGET, f"ε = {spend.epsilon:.4g} at δ = {delta:g}")
+        return Priced(units, event, spend)
 
     def left(self) -> NDArray[np.float64]:
         """The ε that each unit can still spend."""

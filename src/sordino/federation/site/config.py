@@ -83,20 +83,23 @@ class Process:
     """Section `[agent]`: the agent's folder and its socket, relative to the file.
 
     `user` is the operating system's user of the SuperNode, the only one who is answered; it may not be the
-    agent's own. An answer leaves `pace_seconds` after its instruction came, or a multiple of that, whatever was
-    decided. `message_bytes` bounds what is read; the log turns over at `log_bytes`, `log_files` times.
+    agent's own. An answer leaves `pace_seconds` after its instruction came, or a multiple of that; a refusal
+    `refusal_seconds` after it, longer than any decision takes, so that its time does not tell its reason.
+    `message_bytes` bounds what is read; the log turns over at `log_bytes`, `log_files` times.
     """
 
     folder: str = "state"
     socket: str = "agent.sock"
     user: str | None = None
     pace_seconds: float = 0.5
+    refusal_seconds: float = 10.0
     message_bytes: int = 1 << 28
     log_bytes: int = 10_000_000
     log_files: int = 5
 
     def __post_init__(self) -> None:
-        not_negative("agent.pace_seconds", self.pace_seconds)
+        for name in ("pace_seconds", "refusal_seconds"):
+            not_negative(f"agent.{name}", getattr(self, name))
         for name in ("message_bytes", "log_bytes", "log_files"):
             count(f"agent.{name}", getattr(self, name))
 

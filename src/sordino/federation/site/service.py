@@ -17,6 +17,7 @@ from pathlib import Path
 from sordino import __version__
 from sordino.core.errors import UsageError
 from sordino.federation import wire
+from sordino.federation.messages import refuses
 from sordino.federation.site.config import Process, SiteConfig
 
 HEALTH = b"health"
@@ -51,7 +52,8 @@ class Service:
     """Serves `answer` at a socket until `stop`.
 
     Only the process of the `caller` is answered, as the kernel names it; the agent's own user may ask for
-    `health`. Every answer leaves at a multiple of `pace_seconds` after its instruction came.
+    `health`. Every answer leaves at a multiple of `pace_seconds` after its instruction came, every refusal at
+    one of `refusal_seconds`.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class Service:
                     wire.send(connection, f"sordino {__version__} {self._state()}".encode())
                 elif user == self._caller:
                     reply = self._answer(data)
-                    time.sleep(wait(came, time.monotonic(), self._terms.pace_seconds))
+                    terms = self._terms
+                    beat = terms.refusal_seconds if refuses(reply) else terms.pace_seconds
+                    time.sleep(wait(came, time.monotonic(), beat))
                     wire.send(connection, reply)
         except OSError:  # the caller went away: it will ask again and get the same answer
             pass
