@@ -24,7 +24,7 @@ from sordino.experiment.sweep import grid_cells
 from sordino.experiment.tablefile import RECIPES, planned, table_named, table_names
 
 WIDTH = 100
-"""A paper's table is not squeezed below this."""
+"""A table is not squeezed below this: better that a narrow terminal wraps its lines."""
 FORMATS = ("terminal", "markdown", "csv", "latex", "json")
 
 Settings = Annotated[
@@ -125,8 +125,7 @@ def reproduce_table(
     if as_json:
         output.to_json(outcome.to_json())
         return
-    console = Console()
-    console.width = max(console.width, WIDTH)
+    console = _wide()
     console.print(outcome.table())
     for note in outcome.notes():
         console.print(note)
@@ -162,11 +161,17 @@ def _show(comparison: Comparison, form: str) -> None:
     if form == "json":
         output.to_json(comparison.to_json())
     elif form == "terminal":
-        Console().print(comparison.table())
+        _wide().print(comparison.table())
     else:
         table = comparison.table()
         written = {"markdown": table.markdown, "csv": table.csv, "latex": table.latex}
         print(written[form](), end="")
+
+
+def _wide() -> Console:
+    console = Console()
+    console.width = max(console.width, WIDTH)
+    return console
 
 
 @contextmanager

@@ -64,7 +64,9 @@ class TextTable:
         table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
         for place, name in enumerate(self.header):
             label = place < self.labels
-            table.add_column(name, justify="left" if label else "right", no_wrap=not label)
+            words = " ".join([name, *(row[place] for row in self.rows)]).split()
+            least = max(map(len, words), default=0)
+            table.add_column(name, justify="left" if label else "right", min_width=least)
         for place, (first, *rest) in enumerate(self.rows):
             best = place in self.best
             table.add_row(f"* {first}" if best else first, *rest, style="bold" if best else None)
