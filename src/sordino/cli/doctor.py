@@ -136,7 +136,7 @@ def shared_memory(path: Path = Path("/dev/shm")) -> Finding:
 
 def data(data_dir: Path | None) -> Finding:
     """The data sets that were found."""
-    from sordino.data import catalogue
+    from sordino.data import OWN, catalogue
 
     place = data_dir or (Path(named) if (named := os.environ.get("SORDINO_DATA")) else None)
     if place is not None and not place.is_dir():
@@ -144,7 +144,7 @@ def data(data_dir: Path | None) -> Finding:
             "data", "wrong", f"{place} is not a folder", "set SORDINO_DATA to the folder of the data sets"
         )
     here = [
-        s.name for s in catalogue().values() if s.name != "table" and (not s.needs_files or s.found(place))
+        s.name for s in catalogue().values() if s.name not in OWN and (not s.needs_files or s.found(place))
     ]
     absent = [s.name for s in catalogue().values() if s.needs_files and not s.found(place)]
     said = (

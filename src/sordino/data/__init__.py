@@ -1,12 +1,13 @@
 """Data sets and how they are dealt to clients."""
 
-from sordino.data.catalogue import Source, catalogue, load
+from sordino.data.catalogue import OWN, Source, catalogue, load
 from sordino.data.examples import DataSet, Examples, Scaling, Windows
 from sordino.data.partitions import Dealt, Partition, deal, manifest, partitions
-from sordino.data.sources.table import read_inputs
+from sordino.data.sources.table import read_column, read_inputs
 from sordino.data.summary import summary
 
 __all__ = [
+    "OWN",
     "DataSet",
     "Dealt",
     "Examples",
@@ -19,6 +20,7 @@ __all__ = [
     "load",
     "manifest",
     "partitions",
+    "read_column",
     "read_inputs",
     "summary",
 ]

@@ -15,11 +15,15 @@ from sordino.data.files import find
 from sordino.data.sources.cifar import load_cifar10
 from sordino.data.sources.digits import load_digits
 from sordino.data.sources.idx import load_emnist, load_fmnist, load_mnist
+from sordino.data.sources.images import load_images
 from sordino.data.sources.shakespeare import load_shakespeare
 from sordino.data.sources.svhn import load_svhn
 from sordino.data.sources.table import load_table
 
 _FOLDER = ("folder",)
+
+OWN = ("table", "images")
+"""The names that mean a user's own data, at a path."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ def catalogue() -> dict[str, Source]:
         Source("svhn", "house numbers, 3 × 32 × 32, 10 classes", load_svhn, svhn),
         Source("shakespeare", "80 characters in, the next out; 1,129 roles", load_shakespeare, roles),
         Source("table", "your own CSV, Parquet or NPZ file", load_table),
+        Source("images", "your own pictures, in a folder for each class", load_images),
     )
     return {source.name: source for source in sources}
 

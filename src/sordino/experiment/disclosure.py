@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sordino.data import OWN
+
 SCORES = ("accuracy", "loss", "balanced_accuracy", "auroc")
 SUMMARY = ("name", "method", "rounds", "epsilon_max", "epsilon_by_group", "delta", "against", *SCORES)
 METRICS = ("round", "clip_norm", "void", *SCORES)
@@ -15,15 +17,15 @@ METRICS = ("round", "clip_norm", "void", *SCORES)
 
 
 def own_data(recipe: dict[str, Any]) -> bool:
-    """Whether a recipe's data is somebody's own: a table, a function, or unknown (no recipe)."""
+    """Whether a recipe's data is somebody's own: a table, pictures, a function, or unknown (no recipe)."""
     name = recipe.get("data", {}).get("name", "table")
-    return name == "table" or ":" in name
+    return name in OWN or ":" in name
 
 
 def tested_on_clients(recipe: dict[str, Any]) -> bool:
     """Whether the test rows were set aside from the clients' own file: then no budget covers the scores."""
     data = recipe.get("data", {})
-    return data.get("name") == "table" and "test" not in data
+    return data.get("name") in OWN and "test" not in data
 
 
 def public_metrics(recipe: dict[str, Any]) -> tuple[str, ...]:

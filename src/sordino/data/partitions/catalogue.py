@@ -89,13 +89,15 @@ def _dirichlet(
     return dirichlet_sized(labels, _sizes(data, clients, sizes, generator), alpha, generator)
 
 
-def _natural(data: DataSet, streams: Streams, clients: int | None = None, least: int = 1) -> Partition:
+def _natural(
+    data: DataSet, streams: Streams, clients: int | None = None, least: int = 1, sites: int | None = None
+) -> Partition:
     if data.owner is None:
         raise UsageError(
             f"data set '{data.name}' does not say who owns its examples; name its client column "
             "(mnist: writers = true), or choose another partition"
         )
-    return natural(data.owner, streams.generator("partition"), clients, count("least", least))
+    return natural(data.owner, streams.generator("partition"), clients, count("least", least), sites)
 
 
 def _lazy(data: DataSet, streams: Streams, clients: int, size: int, alpha: float = math.inf) -> Partition:

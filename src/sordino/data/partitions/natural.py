@@ -9,11 +9,16 @@ from sordino.data.partitions.partition import Dealt
 
 
 def natural(
-    owner: np.ndarray, generator: np.random.Generator, clients: int | None = None, least: int = 1
+    owner: np.ndarray,
+    generator: np.random.Generator,
+    clients: int | None = None,
+    least: int = 1,
+    sites: int | None = None,
 ) -> Dealt:
     """Every owner with at least `least` examples is a client; with `clients`, that many of them at random.
 
-    The partition's `owner` says which owner each client is.
+    The partition's `owner` says which owner each client is. With `sites` the owners, in order, are put together at
+    so many sites of equal number, and each site is a client.
     """
     order = np.argsort(owner, kind="stable")
     codes, starts, counts = np.unique(owner[order], return_index=True, return_counts=True)
@@ -26,6 +31,10 @@ def natural(
                 f"clients = {clients} must lie in 1 to {len(chosen)}, owners with {least} examples or more"
             )
         chosen = np.sort(generator.permutation(chosen)[:clients])
-    return Dealt.of(
-        [order[starts[k] : starts[k] + counts[k]] for k in chosen], codes[chosen].astype(np.int64)
-    )
+    held = [order[starts[k] : starts[k] + counts[k]] for k in chosen]
+    if sites is None:
+        return Dealt.of(held, codes[chosen].astype(np.int64))
+    if sites < 1 or len(held) % sites:
+        raise UsageError(f"sites = {sites} does not divide the {len(held)} owners; choose clients that it does")
+    each = len(held) // sites
+    return Dealt.of([np.concatenate(held[k * each : (k + 1) * each]) for k in range(sites)])

@@ -30,13 +30,15 @@ class _Roles:
     client: str | None
     unit: str | None
     features: tuple[str, ...] | None
+    leave_out: tuple[str, ...] = ()
 
     def of(self, columns: Columns, path: Path) -> tuple[str, ...]:
         """The names of the feature columns. A role without its column is refused."""
-        for name in (self.label, self.client, self.unit, *(self.features or ())):
+        for name in (self.label, self.client, self.unit, *(self.features or ()), *self.leave_out):
             if name is not None and name not in columns:
                 raise UsageError(f"{path}: {unknown('column', name, columns)}")
-        rest = tuple(name for name in columns if name not in (self.label, self.client, self.unit))
+        others = (self.label, self.client, self.unit, *self.leave_out)
+        rest = tuple(name for name in columns if name not in others)
         chosen = rest if self.features is None else self.features
         if not chosen:
             raise UsageError(f"{path} has no feature column beside the label, the client and the unit")
@@ -50,6 +52,7 @@ def load_table(
     client: str | None = None,
     unit: str | None = None,
     features: Sequence[str] | None = None,
+    leave_out: Sequence[str] = (),
     classes: Sequence[str | int] | None = None,
     test: Path | str | None = None,
     test_fraction: float = 0.2,
@@ -58,7 +61,7 @@ def load_table(
 ) -> DataSet:
     """The rows of a CSV or Parquet file, or the arrays of an NPZ file, as a data set.
 
-    Features (all other columns unless named) are used as they are, except for (x − shift) / scale with
+    Features (all other columns unless named, or `leave_out`) are used as they are, except for (x − shift) / scale with
     constants that the caller declares: scaling by the data's own mean would be a release that nobody paid.
     The names of columns, classes and clients count as public; `classes` declares the classes, else they are
     the sorted values of `label`. The test set is the file `test`, or `test_fraction` of every class, the same
@@ -66,7 +69,7 @@ def load_table(
     non-finite values, and columns that hold no numbers.
     """
     path = Path(path)
-    roles = _Roles(label, client, unit, None if features is None else tuple(features))
+    roles = _Roles(label, client, unit, None if features is None else tuple(features), tuple(leave_out))
     columns = _read(path)
     feature_names = roles.of(columns, path)
     known = np.unique(columns[label]) if classes is None else np.asarray(list(classes))
@@ -77,7 +80,9 @@ def load_table(
     class_names = tuple(str(name) for name in known.tolist())
     if test is not None:
         held_out = _read(Path(test))
-        names = replace(roles, client=None, unit=None, features=feature_names).of(held_out, Path(test))
+        names = replace(roles, client=None, unit=None, features=feature_names, leave_out=()).of(
+            held_out, Path(test)
+        )
         return DataSet(
             path.stem,
             train,
@@ -114,6 +119,16 @@ def read_inputs(
     columns = {**columns, _NO_LABEL: np.zeros(rows, dtype=np.int64)}
     scaling = Scaling.declared(1, shift, scale)
     return _examples(columns, tuple(features), _NO_LABEL, np.zeros(1, dtype=np.int64), path, scaling)
+
+
+def read_column(path: Path | str, name: str) -> np.ndarray:
+    """One column of numbers, row by row as in the file."""
+    path = Path(path)
+    columns = _read(path)
+    if name not in columns:
+        raise UsageError(f"{path}: {unknown('column', name, columns)}")
+    _numbers(columns[name], f"{path}: column '{name}'")
+    return np.asarray(columns[name], dtype=np.float64)
 
 
 _NO_LABEL = "(no label)"
