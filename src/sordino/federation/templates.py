@@ -33,15 +33,17 @@ unit = "column"                         # whose presence is protected: record, c
 units_public = false                    # true: the number of units and their budgets stand on the site's card
 
 [data]
-name = "table"                          # or a data set of the catalogue, or "package.module:function"
+name = "table"                          # or "images", a data set of the catalogue, "package.module:function"
 path = "records.csv"                    # CSV, Parquet or NPZ
 label = "label"
 client = "patient"                      # the column whose values are the units
 classes = [0, 1]                        # declared, so that they do not follow from the data
+                                        # images: path/CLASS/*.png, with clients = true path/CLIENT/CLASS/*.png
 
 [budget]                                # of every unit, for the whole life of the window
 epsilon = 3.0
-delta = 1e-5                            # or: file = "budgets.csv" with the columns id, epsilon, delta
+delta = 1e-5                            # or: column = "epsilon" of the table, and delta; or file = "budgets.csv"
+                                        # with the columns id, epsilon, delta
 
 [allow]
 purposes = ["readmission"]              # by name

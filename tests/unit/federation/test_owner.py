@@ -76,7 +76,7 @@ def test_a_check_finds_what_is_wrong(tmp_path):
         ({"allow": {"round": 3}}, "did you mean 'rounds'"),
         ({"allow": {"purposes": None}}, "allow.purposes is missing"),
         ({"allow": {"trust": ["locl"]}}, "allow.trust"),
-        ({"budget": {"delta": None}}, "epsilon and delta, or file"),
+        ({"budget": {"delta": None}}, "epsilon and delta, or column"),
         ({"unit": "patient"}, "unit"),
         ({"windw": "2026"}, "did you mean 'window'"),
         ({"metrics": {"accuracy": {"epsilon": 1.0, "delta": 1e-5}}}, "unknown key metrics.accuracy"),

@@ -80,7 +80,7 @@ class Agent:
         self._chance: Chance = chance or SystemChance()
         self.data = load_data(config)
         self.vault = Vault(config.folder)
-        population = budgets(config, self.data.names)
+        population = budgets(config, self.data)
         relation = Relation.ZERO_OUT if config.unit is Unit.CLIENT else Relation.ADD_REMOVE
         self.book = Book(config.ledger, config.window, population, relation)
         self.log = SiteLog(config.folder / "log.jsonl", config.agent)

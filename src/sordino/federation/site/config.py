@@ -19,19 +19,21 @@ SECTIONS = ("data", "budget", "allow", "metrics", "agent")
 
 @dataclass(frozen=True)
 class SiteBudget:
-    """Section `[budget]`: (ε, δ) of every unit, for the whole life of the window; or a file of their own.
+    """Section `[budget]`: (ε, δ) of every unit, for the whole life of the window; or each unit's own.
 
+    `column` names the column of the data's table that holds ε, the same in all rows of a unit; it is no feature.
     `file` is a CSV or Parquet file with the columns id, epsilon and delta; ids are the units' names.
     """
 
     epsilon: float | None = None
     delta: float | None = None
+    column: str | None = None
     file: str | None = None
 
     def __post_init__(self) -> None:
-        given = (self.epsilon is not None, self.delta is not None)
-        if given != ((False, False) if self.file is not None else (True, True)):
-            raise UsageError("budget needs epsilon and delta, or file alone")
+        given = {name for name in ("epsilon", "delta", "column", "file") if getattr(self, name) is not None}
+        if given not in ({"epsilon", "delta"}, {"column", "delta"}, {"file"}):
+            raise UsageError("budget needs epsilon and delta, or column and delta, or file alone")
 
 
 @dataclass(frozen=True)

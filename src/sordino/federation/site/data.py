@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sordino.budgets import Population, Unit
 from sordino.core.errors import UsageError
-from sordino.data import load
+from sordino.data import OWN, load, read_column
 from sordino.federation.site.config import SiteConfig
 
 
@@ -39,10 +39,14 @@ class SiteData:
 
 
 def load_data(config: SiteConfig) -> SiteData:
-    """Everything that the configuration names; all rows of a table are the site's own, none is set aside."""
+    """Everything that the configuration names; all examples are the site's own, none is set aside."""
     options = dict(config.data.options)
-    if config.data.name == "table":
+    if config.data.name in OWN:
         options.setdefault("test", options.get("path", ""))
+    if config.budget.column is not None:
+        if config.data.name != "table":
+            raise UsageError(f"budget.column is for a table; data '{config.data.name}' has no columns")
+        options["leave_out"] = [*options.get("leave_out", ()), config.budget.column]
     held = load(config.data.name, config.home, **options)
     rows = len(held.train)
     unit, names = np.arange(rows), tuple(str(row) for row in range(rows))
@@ -56,8 +60,13 @@ def load_data(config: SiteConfig) -> SiteData:
     return SiteData(held.train.inputs(), held.train.y, unit, names, held.train.classes)
 
 
-def budgets(config: SiteConfig, names: tuple[str, ...]) -> Population:
-    """The declared budget of each unit, in the order of `names`."""
+def budgets(config: SiteConfig, data: SiteData) -> Population:
+    """The declared budget of each unit, in the order of the data's names."""
+    names = data.names
+    if config.budget.column is not None:
+        epsilon = _by_unit(config, data, config.budget.column)
+        assert config.budget.delta is not None
+        return Population.of(epsilon=epsilon, delta=config.budget.delta, ids=names, unit=config.unit)
     if config.budget.file is None:
         epsilon, delta = config.budget.epsilon, config.budget.delta
         assert epsilon is not None
@@ -71,3 +80,18 @@ def budgets(config: SiteConfig, names: tuple[str, ...]) -> Population:
     if missing is not None:
         raise UsageError(f"{path} has no budget for unit '{missing}'; every unit of the data needs one")
     return declared.select([place[name] for name in names])
+
+
+def _by_unit(config: SiteConfig, data: SiteData, column: str) -> NDArray[np.float64]:
+    """The ε of each unit, as the rows of the data declare it."""
+    rows = read_column(config.data.options["path"], column)
+    found = np.full(len(data.names), np.inf)
+    np.minimum.at(found, data.unit, rows)
+    differ = np.flatnonzero(rows != found[data.unit])
+    if len(differ):
+        unit = data.names[data.unit[differ[0]]]
+        raise UsageError(
+            f"budget.column = '{column}': the rows of unit '{unit}' declare {found[data.unit[differ[0]]]:g} and "
+            f"{rows[differ[0]]:g}; a unit has one budget"
+        )
+    return found

@@ -42,7 +42,7 @@ def make_keys(config: SiteConfig) -> Card:
     public = Ed25519PrivateKey.from_private_bytes(config.identity.read_bytes()).public_key()
     tiers: tuple[Tier, ...] = ()
     if config.units_public:
-        population = budgets(config, load_data(config).names)
+        population = budgets(config, load_data(config))
         counts = Counter(zip(population.epsilon.tolist(), population.delta.tolist(), strict=True))
         tiers = tuple(Tier(count, *budget) for budget, count in sorted(counts.items()))
     card = Card(config.site, str(config.unit), node_key, public.public_bytes_raw().hex(), tiers)
