@@ -33,6 +33,8 @@ CREATE TABLE said (
 );
 """
 
+MIGRATIONS: dict[int, tuple[str, ...]] = {}
+"""From each older version, the statements that bring the tables to the next one."""
 
 _WHERE = "run = ? AND round = ? AND attempt = ? AND stage = ?"
 
@@ -76,20 +78,28 @@ class Vault:
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "secure_delete = ON"):
             self._database.execute(f"PRAGMA {pragma}")
-        if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'info'").fetchone():
-            with self._writing():
-                for statement in _SCHEMA.split(";"):
-                    self._database.execute(statement)
-                self._database.execute("INSERT INTO info VALUES (?, 'running', '')", (VERSION,))
-        version = self._database.execute("SELECT version FROM info").fetchone()[0]
-        if version != VERSION:
-            raise SordinoError(
-                f"{folder} was written by a later Sordino (version {version}); upgrade this one"
-            )
+        with self._writing():
+            self._prepare(path)
 
     def close(self) -> None:
         """Gives the file back."""
         self._database.close()
+
+    def _prepare(self, path: Path) -> None:
+        """Creates the tables, or brings older ones up to date; refuses those of a later Sordino."""
+        if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'info'").fetchone():
+            for statement in _SCHEMA.split(";"):
+                self._database.execute(statement)
+            self._database.execute("INSERT INTO info VALUES (?, 'running', '')", (VERSION,))
+        version = self._database.execute("SELECT version FROM info").fetchone()[0]
+        if version > VERSION:
+            raise SordinoError(
+                f"{path} has version {version}, this Sordino knows {VERSION}; use a newer Sordino"
+            )
+        for step in range(version, VERSION):
+            for statement in MIGRATIONS[step]:
+                self._database.execute(statement)
+        self._database.execute("UPDATE info SET version = ?", (VERSION,))
 
     # The owner's switch
 
