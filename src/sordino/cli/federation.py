@@ -99,6 +99,7 @@ def serve(
     superlink: Annotated[str | None, typer.Option(help="For a site: the operator's host:port.")] = None,
     authority: Annotated[Path | None, typer.Option(help="For a site: the operator's ca.crt.")] = None,
     port: Annotated[int, typer.Option(help="For a site: a free port on loopback.")] = 18100,
+    proxy: Annotated[str | None, typer.Option(help="For a site: its way out, http://HOST:PORT.")] = None,
 ) -> None:
     """Run the operator's SuperLink, or as its own user a site's SuperNode, and keep it running.
 
@@ -112,7 +113,7 @@ def serve(
         if superlink is None or authority is None:
             raise UsageError("a site's SuperNode needs --superlink HOST:PORT and --authority ca.crt")
         folder = place.resolve()
-        supervise([Program("supernode", *supernode(folder, superlink, authority, port))], folder)
+        supervise([Program("supernode", *supernode(folder, superlink, authority, port, proxy))], folder)
         return
     held = OperatorFolder.read(place)
     link, around = held.link, environment(held.path / "flower")

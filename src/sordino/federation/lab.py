@@ -50,10 +50,14 @@ class Lab:
             except subprocess.TimeoutExpired:
                 self.kill(name)
 
-    def start_operator(self, **patience: Any) -> None:
-        """Certificates and a SuperLink on free ports."""
+    def start_operator(self, *names: str, **patience: Any) -> None:
+        """Certificates and a SuperLink on free ports; `names` are more hosts for the certificate."""
         write_folder(self.operator, None)
-        superlink = {"port": free_port(), "inner_port": free_port()}
+        superlink = {
+            "port": free_port(),
+            "inner_port": free_port(),
+            "names": ["localhost", "127.0.0.1", *names],
+        }
         write_text(self.operator / FILE, toml.write({"superlink": superlink, "patience": patience}))
         held = OperatorFolder.read(self.operator)
         keys.make_certificates(self.operator / "certs", held.superlink.names)
@@ -63,7 +67,7 @@ class Lab:
     def serve_operator(self) -> None:
         """Starts the SuperLink and what belongs to it, and waits until it answers."""
         self.start("operator", "serve", self.operator)
-        self._wait("the SuperLink", self._healthy)
+        self._wait("operator", self._healthy)
 
     def add_site(self, table: dict[str, Any]) -> SiteConfig:
         """A site with its file, keys and card, enrolled at the operator; not started yet."""
@@ -82,14 +86,15 @@ class Lab:
             self.start(f"{name}.agent", "site", self.folder / name / "site.toml", "--insecure")
         for name in names:
             config = SiteConfig.read(self.folder / name / "site.toml")
-            self._wait(f"the agent of {name}", lambda held=config: owner.health(held).startswith("sordino"))
+            self._wait(f"{name}.agent", lambda held=config: owner.health(held).startswith("sordino"))
 
-    def start_node(self, name: str) -> None:
-        """The SuperNode of a site."""
+    def start_node(self, name: str, host: str = "127.0.0.1", proxy: str | None = None) -> None:
+        """The SuperNode of a site; `host` is how it knows the operator, `proxy` its way there."""
         port = self._ports.setdefault(name, free_port())
-        address = f"127.0.0.1:{OperatorFolder.read(self.operator).superlink.port}"
+        address = f"{host}:{OperatorFolder.read(self.operator).superlink.port}"
         authority = self.operator / "certs" / "ca.crt"
         options = ("--superlink", address, "--authority", authority, "--port", port)
+        options += () if proxy is None else ("--proxy", proxy)
         self.start(f"{name}.node", "serve", self.folder / name / "node", *options)
 
     def start(self, name: str, *arguments: object) -> subprocess.Popen[bytes]:
@@ -105,14 +110,37 @@ class Lab:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def kill_program(self, name: str, program: str, seconds: float = 60.0) -> None:
+        """kill -9 of one of Flower's programs below a process of ours, as soon as it runs (Linux)."""
+        deadline = time.monotonic() + seconds
+        while not (found := self.programs(name, program)):
+            if time.monotonic() > deadline:
+                raise SordinoError(f"'{name}' started no {program} in {seconds:g} s")
+            time.sleep(0.05)
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+
     def programs(self, name: str, program: str) -> list[int]:
         """The processes of one of Flower's programs below a process of ours (Linux)."""
         found: list[int] = []
         for pid in _descendants(self._processes[name].pid):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if program in line:
+            file = Path(f"/proc/{pid}/cmdline")
+            words = file.read_bytes().split(b"\0") if file.exists() else []
+            if any(word.endswith(b"/" + program.encode()) for word in words[:2]):
                 found.append(pid)
         return found
+
+    def alive(self, name: str) -> bool:
+        """Whether a process still runs."""
+        return self._processes[name].poll() is None
+
+    def end(self, name: str, seconds: float) -> int:
+        """Waits for a process; its exit code."""
+        return self._processes[name].wait(seconds)
+
+    def last_words(self, name: str) -> str:
+        """The end of what a process printed."""
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-500:].strip()
 
     def _healthy(self) -> bool:
         held = OperatorFolder.read(self.operator)
@@ -124,11 +152,16 @@ class Lab:
         except (OSError, SordinoError, subprocess.TimeoutExpired):
             return False
 
-    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 300.0) -> None:
+    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 300.0) -> None:
+        """Until a process that was started is ready. Raises with its last words if it ended instead."""
         deadline = time.monotonic() + seconds
         while not ready():
+            if self._processes[name].poll() is not None:
+                raise SordinoError(f"'{name}' ended at once: {self.last_words(name)}")
             if time.monotonic() > deadline:
-                raise SordinoError(f"{what} did not come up in {seconds:g} s; see the logs in {self.folder}")
+                raise SordinoError(
+                    f"'{name}' did not come up in {seconds:g} s; see the logs in {self.folder}"
+                )
             time.sleep(0.5)
 
 

@@ -14,6 +14,7 @@ from sordino.experiment import toml
 from sordino.experiment.recipe import Recipe
 from sordino.federation import messages
 from sordino.federation.messages import Answer
+from sordino.federation.operator import local
 from sordino.federation.operator.folder import Card, Patience
 from sordino.federation.operator.network import Direct
 from sordino.federation.operator.run import FederatedRun, federate
@@ -144,10 +145,25 @@ def test_sites_that_come_late_or_leave_are_missed_and_welcome(sites, recipe, tmp
     assert missing <= {"clinic-b", "clinic-c"}
 
 
-def test_too_few_sites_stop_the_run_and_say_how_to_go_on(sites, recipe, tmp_path):
+def test_too_few_sites_are_awaited_and_then_stop_the_run(sites, recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "WAIT_SECONDS", 0.01)
     agents, cards = sites
+    alone = direct({"clinic-a": agents["clinic-a"]})
     with pytest.raises(SordinoError, match="least_sites is 2; go on later with --resume"):
-        went(recipe, tmp_path, cards, direct({"clinic-a": agents["clinic-a"]}), Patience(least_sites=2))
+        went(recipe, tmp_path, cards, alone, Patience(least_sites=2, wait_seconds=0.05))
+
+    class Returning(Direct):
+        looked = 0
+
+        def online(self):
+            self.looked += 1
+            return set(self.sites) if self.looked > 3 else {"clinic-a"}
+
+    going = FederatedRun.existing(tmp_path / "run")
+    whole = Returning({name: agent.answer for name, agent in agents.items()})
+    summary = federate(recipe, going, cards, whole, Patience(least_sites=2, wait_seconds=60.0))
+    assert summary["rounds"] == 12
+    assert sum(said["releases"] for said in summary["sites"].values() if said["releases"]) == 24
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ GUARD = Path(__file__).parent / "guard.py"
 NODE = "node.json"
 """In the folder of a SuperNode: where the socket of its agent is."""
 VARIABLE = "SORDINO_FLOWER"
+LOOPBACK = "127.0.0.1,localhost"
 
 Command = list[str]
 
@@ -43,15 +45,18 @@ def flower() -> Path:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The environment of Flower's programs: no telemetry, no update check, a home of their own."""
+    """The environment of Flower's programs: no telemetry, no update check, a home of their own, and nothing on this
+    machine through a proxy."""
     keep = {key: value for key, value in os.environ.items() if not key.startswith(("FLWR_", "PYTHON"))}
     folder = str(flower())
     return {
         **keep,
         "PATH": f"{folder}{os.pathsep}{keep.get('PATH', '')}",
+        "NO_PROXY": ",".join(filter(None, (LOOPBACK, keep.get("NO_PROXY") or keep.get("no_proxy")))),
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
     }
 
 
@@ -134,12 +139,22 @@ class Link:
         started = self.flwr("run", str(bundle), CONNECTION, "--run-config", f'socket="{socket}"')
         return str(started["run-id"])
 
+    def stop_relay(self, run: str) -> None:
+        """Ends a run whose ServerApp is gone. Flower would find out in a minute, and nodes wait for it as long."""
+        with contextlib.suppress(SordinoError, subprocess.TimeoutExpired):
+            self.flwr("stop", run, CONNECTION)
 
-def supernode(folder: Path, superlink: str, authority: Path, port: int) -> tuple[Command, dict[str, str]]:
+
+def supernode(
+    folder: Path, superlink: str, authority: Path, port: int, proxy: str | None = None
+) -> tuple[Command, dict[str, str]]:
     """A site's SuperNode and its environment: outbound connections only, and one socket on this machine.
 
-    `folder` is all of the site that it can read: its key, and where the agent's socket is.
+    `folder` is all of the site that it can read: its key, and where the agent's socket is. `proxy` is the address of
+    an HTTP proxy that passes TLS on (CONNECT); what it sees is the operator's address.
     """
+    if proxy is not None and not proxy.startswith(("http://", "https://")):
+        raise UsageError(f"proxy = '{proxy}' must be the address of an HTTP proxy: http://HOST:PORT")
     agent = json.loads((folder / NODE).read_text(encoding="utf-8"))["agent"]
     command = [
         str(flower() / "flower-supernode"),
@@ -149,4 +164,4 @@ def supernode(folder: Path, superlink: str, authority: Path, port: int) -> tuple
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--node-config", f'agent="{agent}"'),
     ]
-    return command, environment(folder / "flower")
+    return command, environment(folder / "flower") | ({} if proxy is None else {"HTTPS_PROXY": proxy})

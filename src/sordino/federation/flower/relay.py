@@ -49,6 +49,7 @@ class Relay:
         self._path.chmod(0o600)
         self._listener.listen(1)
         self._relay: socket.socket | None = None
+        self._run: str | None = None
 
     def online(self) -> set[str]:
         """The enrolled sites whose nodes are connected."""
@@ -62,13 +63,13 @@ class Relay:
             missing = {name: data for name, data in asked.items() if name not in answers}
             try:
                 nodes = self._nodes()
-                there = {nodes[name]: name for name in missing if name in nodes}
-                self._collect(there, missing, deadline, answers)
-                if set(there.values()) <= set(answers) or time.monotonic() + _MARGIN_SECONDS > deadline:
-                    break
+                self._collect(
+                    {nodes[name]: name for name in missing if name in nodes}, missing, deadline, answers
+                )
+                break
             except (OSError, ValueError):
                 self._hang_up()
-            time.sleep(1.0)
+                time.sleep(1.0)
         return answers
 
     def close(self) -> None:
@@ -113,7 +114,9 @@ class Relay:
         deadline = time.monotonic() + _START_SECONDS
         while self._relay is None:
             try:
-                self._link.start_relay(self._path)
+                if self._run is not None:
+                    self._link.stop_relay(self._run)
+                self._run = self._link.start_relay(self._path)
                 self._listener.settimeout(_MARGIN_SECONDS)
                 self._relay, _ = self._listener.accept()
                 self._relay.settimeout(_MARGIN_SECONDS)

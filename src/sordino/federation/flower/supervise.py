@@ -6,12 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_PAUSE_SECONDS = 2.0
+_LOOK_SECONDS = 0.5
+_PAUSES = (1.0, 2.0, 4.0)
+"""Seconds before a program that ended is started again; longer while it keeps ending at once."""
+_STEADY_SECONDS = 30.0
+"""A program that ran so long starts with the first pause again."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,35 @@ class Program:
     environment: Mapping[str, str]
 
 
-def supervise(programs: list[Program], logs: Path, ready: Callable[[], None] = lambda: None) -> None:
+@dataclass
+class _Kept:
+    """A program with its process, and when it may be started again."""
+
+    program: Program
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    due: float = 0.0
+    failures: int = 0
+
+    def look(self) -> None:
+        """Starts it if it is due; notes its end."""
+        now = time.monotonic()
+        if self.process is not None and self.process.poll() is not None:
+            self.failures = 0 if now - self.started > _STEADY_SECONDS else self.failures + 1
+            pause = _PAUSES[min(self.failures, len(_PAUSES) - 1)]
+            self.due = now + pause
+            said = f"{self.program.name} ended ({self.process.returncode}); starting it again in {pause:g} s"
+            print(said, file=sys.stderr, flush=True)
+            self.process = None
+        if self.process is None and now >= self.due:
+            self.started = now
+            with self.log.open("ab") as log:
+                command, around = self.program.command, self.program.environment
+                self.process = subprocess.Popen(command, env=around, stdout=log, stderr=log)
+
+
+def supervise(programs: list[Program], logs: Path) -> None:
     """Runs the programs until a signal comes; starts again whichever ends."""
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     stop = False
@@ -34,25 +66,17 @@ def supervise(programs: list[Program], logs: Path, ready: Callable[[], None] = l
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
-    running: dict[str, subprocess.Popen[bytes]] = {}
+    kept = [_Kept(program, logs / f"{program.name}.log") for program in programs]
     try:
         while not stop:
-            for program in programs:
-                process = running.get(program.name)
-                if process is not None and process.poll() is None:
-                    continue
-                if process is not None:
-                    print(f"{program.name} ended ({process.returncode}); starting it again", file=sys.stderr)
-                with (logs / f"{program.name}.log").open("ab") as log:
-                    running[program.name] = subprocess.Popen(
-                        program.command, env=program.environment, stdout=log, stderr=log
-                    )
-            ready()
-            time.sleep(_PAUSE_SECONDS)
+            for one in kept:
+                one.look()
+            time.sleep(_LOOK_SECONDS)
     finally:
-        for process in running.values():
+        running = [one.process for one in kept if one.process is not None]
+        for process in running:
             process.terminate()
-        for process in running.values():
+        for process in running:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

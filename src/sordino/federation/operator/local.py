@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -23,6 +24,8 @@ from sordino.methods import Method
 from sordino.training import PrivateTraining
 
 Note = Callable[..., None]
+WAIT_SECONDS = 5.0
+"""How long to wait before looking again whether enough sites are there."""
 RETIRED = (Refusal.BUDGET, Refusal.ROUNDS, Refusal.FINISHED, Refusal.KILLED, Refusal.NOT_APPROVED)
 """Refusals after which a site is not asked again in this run; after all others it is, in the next round."""
 
@@ -97,21 +100,7 @@ class NetworkExecutor:
 
     def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
         """One partial for each chunk, in their order, after all sites were asked together."""
-        self._admit()
-        copies = np.concatenate([chunk.copies for chunk in chunks]) if chunks else np.zeros(0, dtype=np.int64)
-        answers: dict[tuple[int, int], NDArray[np.float32]] = {}
-        for copy in range(int(copies.max()) + 1 if len(copies) else 0):
-            drawn = np.concatenate([chunk.clients[chunk.copies == copy] for chunk in chunks])
-            for client, update in self._ask(order, drawn, copy).items():
-                answers[client, copy] = update
-        asked = {self._sites[k] for chunk in chunks for k in chunk.clients.tolist()} - set(self.retired)
-        heard = {self._sites[k] for k, _ in answers}
-        self._note("round", round=order.round, heard=sorted(heard), missing=sorted(asked - heard))
-        if len(heard) < min(self._patience.least_sites, len(asked)):
-            raise SordinoError(
-                f"round {order.round}: {len(heard)} of {len(asked)} sites answered, least_sites is "
-                f"{self._patience.least_sites}; go on later with --resume"
-            )
+        answers = self._answers(order, chunks)
         for chunk in chunks:
             total, clients = torch.zeros_like(order.theta), 0
             for key in zip(chunk.clients.tolist(), chunk.copies.tolist(), strict=True):
@@ -146,6 +135,30 @@ class NetworkExecutor:
     def close(self) -> None:
         """Hangs up."""
         self._network.close()
+
+    def _answers(self, order: Order, chunks: Sequence[Chunk]) -> dict[tuple[int, int], NDArray[np.float32]]:
+        """What the sites drawn released, by client and copy; asked again while fewer than `least_sites` answered."""
+        answers: dict[tuple[int, int], NDArray[np.float32]] = {}
+        pairs = [pair for chunk in chunks for pair in zip(chunk.clients, chunk.copies, strict=True)]
+        deadline = time.monotonic() + self._patience.wait_seconds
+        while True:
+            self._admit()
+            for copy in sorted({int(copy) for _, copy in pairs}):
+                drawn = [int(k) for k, c in pairs if c == copy and (int(k), copy) not in answers]
+                for client, update in self._ask(order, np.array(drawn, dtype=np.int64), copy).items():
+                    answers[client, copy] = update
+            asked = {self._sites[k] for k, _ in pairs} - set(self.retired)
+            heard = {self._sites[k] for k, _ in answers}
+            if len(heard) >= min(self._patience.least_sites, len(asked)):
+                self._note("round", round=order.round, heard=sorted(heard), missing=sorted(asked - heard))
+                return answers
+            if time.monotonic() + WAIT_SECONDS > deadline:
+                raise SordinoError(
+                    f"round {order.round}: {len(heard)} of {len(asked)} sites answered in "
+                    f"{self._patience.wait_seconds:g} s, least_sites is {self._patience.least_sites}; go on later "
+                    "with --resume"
+                )
+            time.sleep(WAIT_SECONDS)
 
     def _admit(self) -> None:
         """Opens the run at sites that are connected and were not asked yet: late ones are welcome."""

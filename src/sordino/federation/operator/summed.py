@@ -17,16 +17,13 @@ from sordino.engine import State
 from sordino.federation import messages
 from sordino.federation.messages import Close, Closed, Letter, Open, Opened, Stage
 from sordino.federation.operator.folder import Patience
-from sordino.federation.operator.local import RETIRED, Note
+from sordino.federation.operator.local import RETIRED, WAIT_SECONDS, Note
 from sordino.federation.operator.network import Network
 from sordino.federation.operator.plan import SumPlan
 from sordino.federation.refusals import Refusal, RefusedError
 from sordino.federation.secagg import Roster, SecureAggregationError, Server, Total, Void
 from sordino.federation.secagg.identity import site_of
 from sordino.federation.site.summed import model_digest, round_terms
-
-WAIT_SECONDS = 5.0
-"""How long to wait before looking again whether enough sites are there."""
 
 TopUp = Callable[[int], RandomBytes]
 

@@ -18,6 +18,8 @@ from sordino_app import wire
 
 AGENT_SECONDS = 3600.0
 POLL_SECONDS = 0.2
+RETRY_SECONDS = 2.0
+TRIES = 6
 
 client = ClientApp()
 server = ServerApp()
@@ -60,27 +62,48 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _exchange(grid: Grid, coordinator: socket.socket, request: dict, payloads: list[bytes]) -> None:
-    """Sends each payload to its node; answers go back as they come, then the word `done`."""
+    """Sends each payload to its node; answers go back as they come, then the word `done`.
+
+    A node whose answer fails gets the same again while it is connected: an agent answers a repeat alike.
+    """
+    payload_of = dict(zip(request["to"], payloads, strict=True))
+    deadline = time.monotonic() + float(request["seconds"])
+    tries = dict.fromkeys(payload_of, 0)
+    waiting: dict[str, str] = {}
+    again = list(payload_of)
+    while (again or waiting) and time.monotonic() < deadline:
+        for node in again:
+            tries[node] += 1
+        waiting |= _pushed(grid, {node: payload_of[node] for node in again}, deadline - time.monotonic())
+        failed: list[str] = []
+        for reply in grid.pull_messages(list(waiting)) if waiting else ():
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is None:
+                continue
+            if reply.has_error() or "payload" not in reply.content:
+                failed.append(node)
+                continue
+            wire.send(coordinator, json.dumps({"from": node}).encode())
+            wire.send(coordinator, reply.content["payload"]["bytes"].data)
+        time.sleep(RETRY_SECONDS if failed else POLL_SECONDS)
+        here = {str(node.node_id) for node in grid.get_nodes()} if failed else set()
+        again = [node for node in failed if node in here and tries[node] < TRIES]
+    wire.send(coordinator, json.dumps({"done": True}).encode())
+
+
+def _pushed(grid: Grid, payloads: dict[str, bytes], seconds: float) -> dict[str, str]:
+    """Sends payloads; the node of each message."""
     messages = [
         Message(
             RecordDict({"payload": pack(payload)}),
             dst_node_id=int(node),
             message_type="train.relay",
-            ttl=float(request["seconds"]),
+            ttl=max(seconds, 1.0),
         )
-        for node, payload in zip(request["to"], payloads, strict=True)
+        for node, payload in payloads.items()
     ]
-    sent = zip(request["to"], grid.push_messages(messages), strict=True)
-    waiting = {message_id: node for node, message_id in sent if message_id}
-    deadline = time.monotonic() + float(request["seconds"])
-    while waiting and time.monotonic() < deadline:
-        for reply in grid.pull_messages(list(waiting)):
-            node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None and not reply.has_error() and "payload" in reply.content:
-                wire.send(coordinator, json.dumps({"from": node}).encode())
-                wire.send(coordinator, reply.content["payload"]["bytes"].data)
-        time.sleep(POLL_SECONDS)
-    wire.send(coordinator, json.dumps({"done": True}).encode())
+    sent = grid.push_messages(messages) if messages else ()
+    return {message_id: node for node, message_id in zip(payloads, sent, strict=True) if message_id}
 
 
 def _text(key: bytes | str) -> str:
