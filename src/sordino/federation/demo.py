@@ -11,46 +11,81 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sordino.accounting.ledger import Ledger
 from sordino.core.errors import SordinoError
 from sordino.core.files import write_text
 from sordino.core.streams import Streams
 from sordino.data import deal, load
 from sordino.experiment import toml
+from sordino.federation.flower.programs import flower
 from sordino.federation.lab import Lab
 from sordino.federation.operator.folder import Card
 from sordino.federation.site import owner
+from sordino.federation.site.config import SiteConfig
 
 NAMES = ("north", "east", "south", "west")
 CLIENTS, EPSILONS, DELTA = 30, (5.0, 10.0, 20.0), 1e-3
-ANSWER_SECONDS, KILLED_AFTER = 45.0, 2
+KILLED, BACK = ("south", "west"), "south"
+ANSWER_SECONDS = 40.0
+TOLD = {
+    "opened": "{site} charged its ledger for the whole run: ε = {epsilon:.3f} at most",
+    "played": "round {round} is over, accuracy {accuracy:.1%}",
+    "void": "the round is void ({reason}): below the threshold of three nobody can open the sum",
+}
 RECIPE: dict[str, Any] = {
     "name": "digits",
     "data": {"name": "digits"},
     "model": {"name": "logistic"},
-    "method": {"name": "dp-fedavg", "rounds": 4, "clip_norm": 2.0},
+    "method": {"name": "dp-fedavg", "rounds": 3, "clip_norm": 2.0},
     "training": {"steps": 20, "learning_rate": 1.0},
     "server": {"learning_rate": 2.0},
     "privacy": {"trust": "sum-only"},
 }
 
 
+class Story:
+    """What happens, as it happens: told here, or read from the operator's round log."""
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._began, self._read = log, time.monotonic(), 0
+
+    def say(self, text: str) -> None:
+        """One line, with the time."""
+        print(f"{time.monotonic() - self._began:5.0f} s  {text}", flush=True)
+
+    def until(self, event: str, running: subprocess.Popen[bytes]) -> None:
+        """Tells the log's lines up to the next of this kind; for "end", until the run is over."""
+        while True:
+            ended = running.poll() is not None
+            lines = self._log.read_text(encoding="utf-8").splitlines() if self._log.exists() else []
+            for line in map(json.loads, lines[self._read :]):
+                self._read += 1
+                if line["event"] in TOLD:
+                    self.say(TOLD[line["event"]].format(**line))
+                if line["event"] == event:
+                    return
+            if ended:
+                break
+            time.sleep(0.5)
+        if event != "end" or running.returncode:
+            raise SordinoError(f"the run ended with {running.returncode}; see {self._log.parent}.log")
+
+
 def main() -> None:
     """Runs it in a new folder, and says what happens."""
+    flower()
     folder = Path(tempfile.mkdtemp(prefix="sordino-federation-"))
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - began:5.0f} s  {text}", flush=True)
-
-    say(f"an operator and {len(NAMES)} sites in {folder}")
+    story = Story(folder / "run" / "rounds.jsonl")
+    story.say(f"an operator and {len(NAMES)} sites in {folder}")
     with Lab(folder) as lab:
-        lab.start_operator(answer_seconds=ANSWER_SECONDS, wait_seconds=600.0, spare_rounds=3)
-        say("the SuperLink is up, with TLS and node keys")
+        lab.start_operator(answer_seconds=ANSWER_SECONDS, wait_seconds=600.0, spare_rounds=2)
+        story.say("the operator's SuperLink is up, with TLS and node keys")
         configs = [lab.add_site(table) for table in _sites(folder)]
         cards = [Card.read(config.home / "card.json") for config in configs]
         for config in configs:
@@ -58,36 +93,22 @@ def main() -> None:
                 owner.accept(config, card)
             lab.start_node(config.site)
         lab.start_agents(*NAMES)
-        say("all agents answer; every owner accepted the other sites")
+        story.say("all agents answer; every owner accepted the other sites")
         write_text(folder / "recipe.toml", toml.write(RECIPE))
-        command = (
-            "run",
-            lab.operator,
-            folder / "recipe.toml",
-            "--purpose",
-            "digits",
-            "--out",
-            folder / "run",
-        )
-        running = lab.start("run", *command)
-        _until(folder, running, '"event": "played"', KILLED_AFTER)
-        for name in NAMES[2:]:
+        out = ("--purpose", "digits", "--out", folder / "run")
+        running = lab.start("run", "run", lab.operator, folder / "recipe.toml", *out)
+        story.until("played", running)
+        for name in KILLED:
             lab.kill(f"{name}.agent")
             lab.kill(f"{name}.node")
-        say(f"kill -9 of {NAMES[2]} and {NAMES[3]}, agents and SuperNodes")
-        _until(folder, running, '"event": "void"', 1)
-        say("a round is void: two answers are below the threshold of three")
-        lab.start_agents(NAMES[2])
-        lab.start_node(NAMES[2])
-        say(f"{NAMES[2]} is back")
-        if running.wait(600):
-            raise SordinoError(f"the run failed: {(folder / 'run.log').read_text()[-500:]}")
-        _show(json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8")))
-        for config in configs:
-            status = owner.status(config)
-            spent, head = status["epsilon_spent"], status["ledger_head"][:12]
-            print(f"{config.site:>8}: {status['agent']}; its ledger: ε = {spent:.3f} at most, head {head}")
-    say("done")
+        story.say(f"kill -9 of {' and '.join(KILLED)}, agents and SuperNodes")
+        story.until("void", running)
+        lab.start_agents(BACK)
+        lab.start_node(BACK)
+        story.say(f"{BACK} starts again; Flower lets it in when the old connection has lapsed")
+        story.until("end", running)
+        _show(folder, configs)
+    story.say(f"done; everything is in {folder}")
 
 
 def _sites(folder: Path) -> list[dict[str, Any]]:
@@ -125,26 +146,34 @@ def _sites(folder: Path) -> list[dict[str, Any]]:
     return tables
 
 
-def _until(folder: Path, running: subprocess.Popen[bytes], what: str, times: int) -> None:
-    """Waits for lines of the round log."""
-    log = folder / "run" / "rounds.jsonl"
-    while not log.exists() or log.read_text(encoding="utf-8").count(what) < times:
-        if running.poll() is not None:
-            raise SordinoError(f"the run ended early: {(folder / 'run.log').read_text()[-500:]}")
-        time.sleep(0.5)
-
-
-def _show(summary: dict[str, Any]) -> None:
+def _show(folder: Path, configs: list[SiteConfig]) -> None:
+    """What the run came to, and what each site's own ledger says."""
+    summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
+    statement = json.loads((folder / "run" / "statement.json").read_text(encoding="utf-8"))
     print(
-        f"\n  {summary['rounds']} rounds, accuracy {100 * summary['accuracy']:.1f} % on the public test digits"
+        f"\n  {summary['rounds']} rounds, accuracy {100 * summary['accuracy']:.1f} % on public digits\n\n"
+        f"  {'a client with':<20}{'ε against the operator':>24}{'ε against outsiders':>24}"
     )
-    print(f"  ε against the operator, at most: {summary['against_operator']:.3f}")
+    stated = {(line["against"], line["group"]): line["epsilon"] for line in statement["guarantees"]}
+    for epsilon in EPSILONS:
+        group = f"ε = {epsilon:g}"
+        print(f"  {group:<20}{stated['server', group]:>24.3f}{stated['outsiders', group]:>24.3f}")
     print(
-        f"  ε against outsiders, at most:    {summary['against_outsiders']:.3f}  (nobody was drawn in secret)\n"
+        f"\n  Per client, zero-out, δ = {DELTA:g}. Who takes part when is public here: outsiders learn as much as the\n"
+        "  operator. Charged whole when the run was opened: a site that died has paid, and released no more.\n\n"
+        f"  {'site':<8}{'its agent':<13}{'releases':<10}{'spent, by budget, in its own ledger':<44}head"
     )
-    for name, said in summary["sites"].items():
-        charged = f"released {said['releases']}, charged ε = {said['epsilon']:.3f}" if said["closed"] else ""
-        print(f"{name:>8}: {charged or 'did not come back'}")
+    for config in configs:
+        with closing(Ledger.open(config.ledger, create=False)) as ledger:
+            spent = ledger.spent(config.window)
+            parts = [
+                f"{epsilon:g}: {spent.spent_epsilon[spent.epsilon == epsilon].max():.3f}"
+                for epsilon in EPSILONS
+            ]
+            (run,) = ledger.runs(config.window)
+            alive = "running" if owner.health(config).startswith("sordino") else "killed"
+            said = f"{run.released} of {run.rounds}"
+            print(f"  {config.site:<8}{alive:<13}{said:<10}{', '.join(parts):<44}{ledger.head()[:12]}")
     print()
 
 
