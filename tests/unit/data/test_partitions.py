@@ -233,6 +233,16 @@ def test_natural_clients_are_the_owners():
         assert (DATA.owner[some.indices(client)] == some.owner[client]).all()
 
 
+def test_owners_may_share_a_site():
+    owners, halves = deal("natural", DATA, Streams(0)), deal("natural", DATA, Streams(0), sites=2)
+    assert halves.clients == 2
+    for half in range(2):
+        mine = np.concatenate([owners.indices(50 * half + k) for k in range(50)])
+        np.testing.assert_array_equal(np.sort(halves.indices(half)), np.sort(mine))
+    with pytest.raises(UsageError, match="sites = 3 does not divide the 100 owners"):
+        deal("natural", DATA, Streams(0), sites=3)
+
+
 def test_natural_with_few_examples_and_without_owners():
     labels = np.zeros(10, dtype=np.int64)
     examples = Examples(torch.zeros(10, 1), torch.from_numpy(labels), 2)

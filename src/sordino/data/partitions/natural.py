@@ -35,6 +35,8 @@ def natural(
     if sites is None:
         return Dealt.of(held, codes[chosen].astype(np.int64))
     if sites < 1 or len(held) % sites:
-        raise UsageError(f"sites = {sites} does not divide the {len(held)} owners; choose clients that it does")
+        raise UsageError(
+            f"sites = {sites} does not divide the {len(held)} owners; choose clients that it does"
+        )
     each = len(held) // sites
     return Dealt.of([np.concatenate(held[k * each : (k + 1) * each]) for k in range(sites)])
