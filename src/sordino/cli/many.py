@@ -117,7 +117,7 @@ def reproduce_table(
         return
     path = table_named(table)
     folder = out or Path("runs") / "reproduce" / (path.stem if Path(table) == path else table)
-    outcome = _planned_figures(path, folder, settings or []) if is_plan_table(path) else None
+    outcome = _planned_figures(path, folder, settings or [], data_dir) if is_plan_table(path) else None
     if outcome is None:
         outcome = _run_table(
             path, folder, Means(data_dir, workers), seeds, resume, settings or [], quiet=quiet or as_json
@@ -129,13 +129,13 @@ def reproduce_table(
     console.print(outcome.table())
     for note in outcome.notes():
         console.print(note)
-    written = sorted(file.name for file in folder.glob(f"{path.stem}.*"))
+    written = sorted(file.name for file in folder.glob(f"{path.stem}[.-]*"))
     console.print(f"\nWritten: {', '.join(written)} in {folder}.", soft_wrap=True)
 
 
-def _planned_figures(path: Path, folder: Path, settings: list[str]) -> PlanOutcome:
+def _planned_figures(path: Path, folder: Path, settings: list[str], data_dir: Path | None) -> PlanOutcome:
     """A table of plans: quick, so it is made anew each time."""
-    outcome = plan_table(path, settings)
+    outcome = plan_table(path, settings, data_dir)
     outcome.write(folder, path.stem)
     return outcome
 

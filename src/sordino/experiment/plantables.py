@@ -1,4 +1,7 @@
-"""Tables of papers whose figures are those of plans: rates, noise, Λ. Nothing is trained and no data is read."""
+"""Tables of papers whose figures are those of plans: rates, noise, Λ, who is selected. Nothing is trained.
+
+Data is read only where clients release each for itself: their sizes matter there.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,38 @@ from sordino.core.errors import UsageError, said_of, unknown
 from sordino.core.files import write_bytes, write_text
 from sordino.core.streams import Streams
 from sordino.experiment import pictures, toml
+from sordino.experiment.batch import plain_name
 from sordino.experiment.parse import build
-from sordino.experiment.recipe import Recipe
+from sordino.experiment.pictures_selection import draw_selection
+from sordino.experiment.preview import Preview
+from sordino.experiment.recipe import Recipe, anchor
 from sordino.experiment.tables import TextTable
 from sordino.planning import Overview, overview
+from sordino.planning.record_overview import RecordOverview
 
-Quantity = Literal["rate", "noise_variance", "epsilon", "noise_magnitude", "variance_of_mean"]
+Quantity = Literal[
+    "rate",
+    "noise_variance",
+    "epsilon",
+    "noise_magnitude",
+    "variance_of_mean",
+    "selection_gap",
+    "noise_error",
+    "gradient_bound",
+]
 UNITS: dict[str, str] = {
     "rate": "sampling rate, %",
     "noise_variance": "z²",
     "epsilon": "ε against outsiders",
     "noise_magnitude": "Λ",
     "variance_of_mean": "variance of the mean per unit clip, 1e-4",
+    "selection_gap": "‖p − u‖₁",
+    "noise_error": "Σp²DV",
+    "gradient_bound": "Theorem 2's bound",
 }
 """What a quantity is, and in which unit it stands in a table."""
+OF_RECORDS = {"selection_gap": "selection_gap", "noise_error": "noise_error", "gradient_bound": "after"}
+"""Quantities of plans in which clients release each for itself, and their names among a plan's bounds."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +70,12 @@ class PlanColumn:
     quantity: Quantity
     group: str | None = None
 
+    def of_steps(self, steps: RecordOverview) -> float:
+        """The figure of a plan in which clients release each for itself."""
+        return getattr(steps.theory, OF_RECORDS[self.quantity])
+
     def of(self, view: Overview) -> float:
-        """The figure."""
+        """The figure of a plan of sums."""
         if self.quantity == "noise_magnitude":
             return view.noise_magnitude
         if self.quantity == "variance_of_mean":
@@ -76,10 +101,15 @@ class PlanTable:
     columns: tuple[PlanColumn, ...]
     about: str = ""
     base: str | None = None
-    picture: Literal["lines"] | None = None
+    picture: Literal["lines", "selection"] | None = None
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
+        of_records = [column.quantity in OF_RECORDS for column in self.columns]
+        if any(of_records) != all(of_records) or (self.picture == "selection" and not all(of_records)):
+            raise UsageError(
+                f"{', '.join(OF_RECORDS)} and picture = 'selection' go together, without other quantities"
+            )
         for row in self.rows:
             if (row.base or self.base) is None:
                 raise UsageError(f"row '{row.name}' has no base, the path of a recipe")
@@ -90,10 +120,11 @@ class PlanTable:
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """A table of plans with its figures, a row of them for each of its rows."""
+    """A table of plans with its figures, a row of them for each of its rows, and its pictures by name."""
 
     asked: PlanTable
     figures: tuple[tuple[float, ...], ...]
+    pictures: dict[str, bytes]
 
     def table(self) -> TextTable:
         """Ours, and the paper's where it printed one."""
@@ -127,14 +158,10 @@ class PlanOutcome:
         out.mkdir(parents=True, exist_ok=True)
         parts = [f"# {self.asked.title}", f"After {self.asked.source}. Sordino {__version__}."]
         parts += [self.table().markdown().strip(), *self.notes()]
-        if self.asked.picture is not None:
-            labels = [row.name for row in self.asked.rows]
-            lines = {c.name: [f[k] for f in self.figures] for k, c in enumerate(self.asked.columns)}
-            write_bytes(
-                out / f"{name}.svg",
-                pictures.labelled_lines(labels, lines, UNITS[self.asked.columns[0].quantity]),
-            )
-            parts.append(f"![{self.asked.title}]({name}.svg)")
+        for what, picture in self.pictures.items():
+            file = f"{name}-{plain_name(what)}.svg" if len(self.pictures) > 1 else f"{name}.svg"
+            write_bytes(out / file, picture)
+            parts.append(f"![{what}]({file})")
         write_text(out / f"{name}.md", "\n\n".join(parts) + "\n")
         write_text(out / f"{name}.csv", self.table().csv())
 
@@ -144,11 +171,13 @@ def is_plan_table(path: Path) -> bool:
     return any("quantity" in column for column in toml.read(path).get("columns", ()))
 
 
-def plan_table(path: Path, overrides: Sequence[str] = ()) -> PlanOutcome:
-    """Plans all rows of a table. Clients are those that the recipe's `clients.clients` counts."""
+def plan_table(path: Path, overrides: Sequence[str] = (), data_dir: Path | None = None) -> PlanOutcome:
+    """Plans all rows of a table. Clients are those that the recipe's `clients.clients` counts; where they release
+    each for itself, those that the data is dealt to."""
     with said_of(path):
         asked = build(PlanTable, toml.read(path), "")
     figures: list[tuple[float, ...]] = []
+    drawn: dict[str, bytes] = {}
     for row in asked.rows:
         with said_of(f"{path}: row '{row.name}'"):
             held = toml.read(path.resolve().parent / str(row.base or asked.base))
@@ -156,9 +185,26 @@ def plan_table(path: Path, overrides: Sequence[str] = ()) -> PlanOutcome:
                 toml.put(held, key, copy.deepcopy(value))
             for setting in overrides:
                 toml.override(held, setting)
-            view = _view(Recipe.of(held, str(path)))
-            figures.append(tuple(column.of(view) for column in asked.columns))
-    return PlanOutcome(asked, tuple(figures))
+            anchor(held, path.resolve().parent)
+            recipe = Recipe.of(held, str(path))
+            if asked.columns[0].quantity not in OF_RECORDS:
+                view = _view(recipe)
+                figures.append(tuple(column.of(view) for column in asked.columns))
+                continue
+            preview = Preview.of(recipe, data_dir)
+            if preview.steps is None or preview.records is None:
+                raise UsageError(
+                    f"method '{recipe.method.name}' selects nobody: its clients release together"
+                )
+            steps = preview.steps
+            figures.append(tuple(column.of_steps(steps) for column in asked.columns))
+            if asked.picture == "selection":
+                drawn[row.name] = draw_selection(preview.records)
+    if asked.picture == "lines":
+        lines = {c.name: [f[k] for f in figures] for k, c in enumerate(asked.columns)}
+        unit = UNITS[asked.columns[0].quantity]
+        drawn[asked.title] = pictures.labelled_lines([row.name for row in asked.rows], lines, unit)
+    return PlanOutcome(asked, tuple(figures), drawn)
 
 
 def _view(recipe: Recipe) -> Overview:

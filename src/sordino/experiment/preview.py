@@ -60,11 +60,15 @@ class Preview:
             step_memory(method, task),
         )
 
+    @property
+    def records(self) -> Records | None:
+        """The part of the plan in which clients release each for itself, if it has one."""
+        return self.method.plan.records
+
     def to_json(self) -> dict[str, Any]:
         """For machines: everything that the plan fixes, with infinite figures as None."""
-        records = self.method.plan.records
-        if self.steps is not None and records is not None:
-            return self._steps_to_json(self.steps, records)
+        if self.steps is not None and self.records is not None:
+            return self._steps_to_json(self.steps, self.records)
         return {
             "method": self.method.name,
             "rounds": self.view.rounds,
