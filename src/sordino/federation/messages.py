@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.core.checks import count, delta, positive, probability
+from sordino.core.checks import count, delta, not_negative, positive, probability
 from sordino.core.errors import UsageError
 from sordino.experiment.parse import build, plain
 from sordino.federation.refusals import Refusal, RefusedError
@@ -65,7 +65,8 @@ class Model:
 class LocalSteps:
     """DP-SGD at the site, each message private by itself: the fields of `training.DpSgd` and its clip.
 
-    The learning rate in round t is learning_rate · decay^t.
+    The learning rate in round t is learning_rate · decay^t. `fairness` is λ of fair clipping, which needs a loss: a
+    unit's factor is 1 + λ·(its loss − the loss that the step tells), within [0, C/‖g‖].
     """
 
     noise_multiplier: float
@@ -76,10 +77,12 @@ class LocalSteps:
     steps: int = 1
     decay: float = 1.0
     mode: Mode = "flat"
+    fairness: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("noise_multiplier", "expected_batch", "learning_rate", "clip_norm"):
             positive(f"local.{name}", getattr(self, name))
+        not_negative("local.fairness", self.fairness)
         probability("local.sampling_rate", self.sampling_rate)
         probability("local.decay", self.decay)
         count("local.steps", self.steps)
@@ -87,7 +90,10 @@ class LocalSteps:
 
 @dataclass(frozen=True)
 class Loss:
-    """The mean loss of the round's model over the site's units, each clamped to [0, `most`], with noise."""
+    """The mean loss of the round's model over the site's units, each clamped to [0, `most`], with noise.
+
+    A step may tell a smaller bound. Noise is `noise_multiplier` times the bound, so the cost stays the same.
+    """
 
     most: float
     noise_multiplier: float
@@ -156,6 +162,8 @@ class Open(Body):
             self.trust == "sum-only",
         ):
             raise UsageError(f"trust = '{self.trust}' and the mechanism do not go together")
+        if self.local is not None and self.local.fairness and self.loss is None:
+            raise UsageError("local.fairness needs a loss, and the terms have none")
         if self.summed is not None and self.summed.mechanism.rounds != self.releases:
             raise UsageError(
                 f"releases = {self.releases}; the mechanism is for {self.summed.mechanism.rounds}"
@@ -168,7 +176,10 @@ class Open(Body):
 
 @dataclass(frozen=True)
 class Step(Body):
-    """One round, or one more attempt at it: the array `theta` holds the parameters to start from."""
+    """One round, or one more attempt at it: the array `theta` holds the parameters to start from.
+
+    In a run that releases losses, `loss` is the last one over all sites, and `most` the bound on the next.
+    """
 
     kind: ClassVar[str] = "step"
 
@@ -176,11 +187,17 @@ class Step(Body):
     terms: str
     round: int
     attempt: int = 0
+    loss: float | None = None
+    most: float | None = None
 
     def __post_init__(self) -> None:
         _named("run", self.run)
         count("round", self.round, least=0)
         count("attempt", self.attempt, least=0)
+        if self.loss is not None:
+            not_negative("loss", self.loss)
+        if self.most is not None:
+            positive("most", self.most)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ colluders = 1                           # how many of them a sum must tolerate
 approval = "automatic"                  # or "by-hand"
 tell = "reason"                         # what an operator learns: nothing, reason or cost
 
-# [metrics.loss]                        # may the training loss leave, and what may it cost in a run?
+# [metrics.loss]                        # may a noisy loss leave (fedfdp), and what may it cost a unit in a run?
 # epsilon = 0.1
 # delta = 1e-6
 

@@ -178,6 +178,44 @@ def test_a_paid_loss_leaves_with_noise_and_within_its_own_budget(start):
     assert PldAccountant().epsilon(repeated(gaussian(20.0), 3), 1e-4) < 1.0
 
 
+def test_fair_clipping_weighs_units_by_their_loss_and_stays_within_the_clip(start):
+    """Without noise and over all patients: each factor is 1 + λ·Δ, clamped to [0, C/‖g‖]."""
+    agent = start(chance=Quiet(3), metrics={"loss": {"epsilon": 5.0, "delta": 1e-3}})
+    local = steps(steps=1, clip_norm=1.0, sampling_rate=1.0, noise_multiplier=30.0, fairness=0.5)
+    asked = terms(local=local, loss=Loss(most=9.0, noise_multiplier=30.0, divisor=float(PATIENTS)))
+    opened(agent, asked)
+    body = Step(asked.run, asked.digest(), 0, loss=0.2, most=0.75)
+    answer, arrays = messages.expect(agent.answer(messages.encode(body, theta(0.1))), Answer)
+    x, y, total, losses = agent.data.x, agent.data.y, torch.zeros(10), []
+    for patient in range(PATIENTS):
+        rows = agent.data.unit == patient
+        model = torch.nn.Linear(4, 2)
+        model.weight.data.fill_(0.1)
+        model.bias.data.fill_(0.1)
+        each = torch.nn.functional.cross_entropy(model(x[rows]), y[rows], reduction="none")
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(each.sum(), list(model.parameters()))])
+        losses.append(float(each.detach().mean()))
+        factor = min(max(1 + 0.5 * (losses[-1] - 0.2), 0.0), 1.0 / float(gradient.norm()))
+        total += gradient * factor
+    np.testing.assert_allclose(arrays["update"], -0.5 / 10 * total.numpy(), rtol=1e-4, atol=1e-7)
+    assert answer.loss == pytest.approx(np.minimum(losses, 0.75).mean(), rel=1e-5)
+
+
+def test_a_step_tells_no_loss_where_there_is_none_and_no_wider_bound(start):
+    agent = start(metrics={"loss": {"epsilon": 5.0, "delta": 1e-3}})
+    plain, with_loss = terms(), terms(run="run-2", loss=Loss(2.0, 30.0, 20.0))
+    for asked, told in ((plain, {"loss": 0.5}), (plain, {"most": 1.0}), (with_loss, {"most": 2.5})):
+        opened(agent, asked)
+        before = agent.book.ledger.head()
+        body = Step(asked.run, asked.digest(), 0, **told)
+        with pytest.raises(RefusedError) as refused:
+            messages.expect(agent.answer(messages.encode(body, theta())), Answer)
+        assert refused.value.name == (Refusal.METRICS if asked is plain else Refusal.INVALID)
+        assert agent.book.ledger.head() == before
+    with pytest.raises(UsageError, match="fairness needs a loss"):
+        terms(local=steps(fairness=0.5))
+
+
 def test_a_run_by_hand_waits_for_its_owner_and_no_longer_than_that(start):
     agent, asked = start(allow={"approval": "by-hand"}), terms()
     with pytest.raises(RefusedError) as refused:

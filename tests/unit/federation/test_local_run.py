@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from safetensors.numpy import load_file
 from tests.unit.federation.sites import table
 
 from sordino.core.errors import SordinoError, UsageError
+from sordino.engine import State
 from sordino.experiment import toml
 from sordino.experiment.recipe import Recipe
 from sordino.federation import messages
@@ -208,9 +210,83 @@ def test_what_cannot_be_run_over_a_network_is_refused_before_anybody_pays(sites,
         went(recipe, tmp_path, silent, direct(agents))
     with pytest.raises(UsageError, match="no site is enrolled"):
         went(recipe, tmp_path, {}, direct(agents), name="second")
-    table_ = recipe.resolved()
-    table_["method"] = {"name": "fedfdp", "rounds": 2}
-    fair = Recipe.of(toml.tomllib.loads(toml.write({**table_, "training": {}})))
-    with pytest.raises(UsageError, match="needs the sites' losses"):
-        went(fair, tmp_path, cards, direct(agents), name="third")
+    biased = {"name": "record-dp-fedavg", "rounds": 2, "selection": "biased", "cohort": 2}
+    with pytest.raises(UsageError, match="chooses sites by their last losses"):
+        went(with_method(recipe, biased), tmp_path, cards, direct(agents), name="third")
     assert all(agent.book.ledger.runs("2026") == [] for agent in agents.values())
+
+
+def with_method(recipe, method):
+    table_ = recipe.resolved()
+    return Recipe.of(toml.tomllib.loads(toml.write({**table_, "method": method})))
+
+
+FAIR = {"name": "fedfdp", "rounds": 6, "fairness": 0.5, "loss_share": 0.2}
+
+
+@pytest.fixture
+def telling(start, tmp_path):
+    """Three agents whose owners let the loss leave, for a budget of its own."""
+    agents, cards = {}, {}
+    for seed, name in enumerate(NAMES):
+        (tmp_path / name).mkdir()
+        table(tmp_path / name, rows=400, seed=seed)
+        budget = {"epsilon": EPSILON[name], "delta": 1e-3}
+        metrics = {"loss": {"epsilon": EPSILON[name], "delta": 1e-3}}
+        agents[name] = start(name, site=name, units_public=True, budget=budget, metrics=metrics)
+        cards[name] = owner.make_keys(agents[name].config)
+    return agents, cards
+
+
+def test_fair_clipping_runs_where_owners_let_the_loss_leave_and_pays_for_it(telling, recipe, tmp_path):
+    agents, cards = telling
+    summary = went(with_method(recipe, FAIR), tmp_path, cards, direct(agents))
+    assert summary["rounds"] == 6
+    assert summary["accuracy"] > 0.8
+    for name, agent in agents.items():
+        said = summary["sites"][name]
+        assert said["releases"] == 6
+        assert 0.9 * EPSILON[name] < said["epsilon"] <= EPSILON[name]
+        terms, _ = messages.read(agent.vault.run(only(agent)).terms, messages.INSTRUCTIONS, 1 << 20)
+        assert terms.loss is not None
+        assert terms.local.fairness == 0.5
+    public = State.read(tmp_path / "run" / "checkpoint.safetensors").public
+    assert 0.1 < public["loss"] < 2.0
+    assert public["loss_clip"] == pytest.approx(3 * public["loss"])
+
+
+def only(agent):
+    (row,) = agent.vault.runs()
+    return row.run
+
+
+def test_an_owner_who_says_nothing_of_losses_lets_none_leave(sites, recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "WAIT_SECONDS", 0.01)
+    agents, cards = sites
+    fair = with_method(recipe, FAIR)
+    with pytest.raises(SordinoError, match="'clinic-a' refused: metrics-not-allowed"):
+        went(fair, tmp_path, cards, direct(agents), Patience(wait_seconds=0.05))
+    assert all(agent.book.ledger.runs("2026") == [] for agent in agents.values())
+
+
+@pytest.mark.parametrize("lie", [None, float("inf"), 0.5])
+def test_a_loss_that_is_not_as_agreed_is_refused(telling, recipe, tmp_path, lie):
+    """Withheld or not a number in a run with losses; told in a run without."""
+    agents, cards = telling
+    honest = agents["clinic-b"].answer
+
+    def rogue(data):
+        reply = honest(data)
+        body, arrays = messages.read(reply, messages.ANSWERS, 1 << 20)
+        if not isinstance(body, Answer):
+            return reply
+        said = json.dumps(lie).encode().replace(b"Infinity", b"1e999")
+        return messages.encode(replace(body, loss=12345.0), arrays).replace(b"12345.0", said.rjust(7))
+
+    network = direct(agents)
+    network.sites["clinic-b"] = rogue
+    method = FAIR if lie != 0.5 else {**FAIR, "fairness": 0.0}
+    went(with_method(recipe, method), tmp_path, cards, network, Patience(least_sites=0))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    refusals = {(line["site"], line["reason"]) for line in lines if line["event"] == "refused"}
+    assert refusals == {("clinic-b", "metrics-not-allowed")}

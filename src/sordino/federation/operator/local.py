@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,14 +17,19 @@ from sordino.engine.chunks import Chunk, Order, Partial
 from sordino.engine.executors import one_thread
 from sordino.engine.round import draw_cohorts
 from sordino.federation import messages
-from sordino.federation.messages import Answer, Close, Closed, LocalSteps, Model, Open, Opened, Step
+from sordino.federation.messages import Answer, Close, Closed, LocalSteps, Loss, Model, Open, Opened, Step
 from sordino.federation.operator.folder import Patience
 from sordino.federation.operator.network import Network
 from sordino.federation.refusals import Refusal, RefusedError
 from sordino.methods import Method
+from sordino.methods.loss_bulletin import LossBulletin
 from sordino.training import PrivateTraining
+from sordino.training.losses import LossRelease
+from sordino.training.private import LOSS, LOSS_CLIP
 
 Note = Callable[..., None]
+Released = tuple[NDArray[np.float32], float | None]
+"""What a site answers: its update, and its loss if the terms have one."""
 WAIT_SECONDS = 5.0
 """How long to wait before looking again whether enough sites are there."""
 RETIRED = (Refusal.BUDGET, Refusal.ROUNDS, Refusal.FINISHED, Refusal.KILLED, Refusal.NOT_APPROVED)
@@ -43,8 +49,12 @@ def site_terms(
             f"method '{method.name}' leaves the noise to somebody else; over a network take one that protects "
             "records, or trust = 'sum-only'"
         )
-    if training.losses is not None:
-        raise UsageError(f"method '{method.name}' needs the sites' losses, which are not carried yet")
+    losses = training.losses
+    if losses is not None and losses.by_client:
+        raise UsageError(
+            f"method '{method.name}' chooses sites by their last losses: nobody can say beforehand how often each is "
+            "asked, and a site charges a run whole; over a network take another selection"
+        )
     visits = np.zeros(len(sites), dtype=np.int64)
     for round_ in range(method.plan.rounds):
         for cohort in draw_cohorts(method, method.plan.phase(round_), round_, streams):
@@ -68,10 +78,22 @@ def site_terms(
                 steps=options.steps,
                 decay=options.decay,
                 mode=options.mode,
+                fairness=training.fairness,
             ),
+            loss=None if losses is None else _loss(method, losses, int(k)),
         )
         for k in np.flatnonzero(visits)
     }
+
+
+def _loss(method: Method, losses: LossRelease, site: int) -> Loss:
+    """What a site tells of its loss: bounded as the method's bulletin will ever bound it."""
+    assert isinstance(method.bulletin, LossBulletin)
+    return Loss(
+        most=method.bulletin.clip.ceiling,
+        noise_multiplier=float(losses.noise_multiplier[site]),
+        divisor=float(losses.sizes[site]),
+    )
 
 
 class NetworkExecutor:
@@ -96,6 +118,7 @@ class NetworkExecutor:
         self._network, self._patience, self._note = network, patience, note
         self._model = task.working_model()
         self._open: set[str] = set()
+        self._said: dict[str, str] = {}
         self.retired: dict[str, str] = {}
 
     def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
@@ -103,13 +126,16 @@ class NetworkExecutor:
         answers = self._answers(order, chunks)
         for chunk in chunks:
             total, clients = torch.zeros_like(order.theta), 0
+            released: dict[str, float] = {}
             for key in zip(chunk.clients.tolist(), chunk.copies.tolist(), strict=True):
                 if key in answers:
                     weights = self._method.importance
                     alpha = 1.0 if weights is None else float(weights[key[0]])
-                    total.add_(torch.from_numpy(answers[key].copy()), alpha=alpha)
+                    update, loss = answers[key]
+                    total.add_(torch.from_numpy(update.copy()), alpha=alpha)
                     clients += 1
-            yield Partial(total, clients)
+                    self._add(released, self._terms[self._sites[key[0]]].loss, loss)
+            yield Partial(total, clients, released=released)
 
     def scores(self, theta: torch.Tensor, *, auroc: bool = False) -> Scores:
         """On the operator's own, public test examples."""
@@ -136,17 +162,23 @@ class NetworkExecutor:
         """Hangs up."""
         self._network.close()
 
-    def _answers(self, order: Order, chunks: Sequence[Chunk]) -> dict[tuple[int, int], NDArray[np.float32]]:
+    def _add(self, released: dict[str, float], terms: Loss | None, loss: float | None) -> None:
+        """Adds a site's loss to the sums that the method's bulletin reads."""
+        if terms is not None and loss is not None:
+            released["loss_sum"] = released.get("loss_sum", 0.0) + loss * terms.divisor
+            released["loss_units"] = released.get("loss_units", 0.0) + terms.divisor
+
+    def _answers(self, order: Order, chunks: Sequence[Chunk]) -> dict[tuple[int, int], Released]:
         """What the sites drawn released, by client and copy; asked again while fewer than `least_sites` answered."""
-        answers: dict[tuple[int, int], NDArray[np.float32]] = {}
+        answers: dict[tuple[int, int], Released] = {}
         pairs = [pair for chunk in chunks for pair in zip(chunk.clients, chunk.copies, strict=True)]
         deadline = time.monotonic() + self._patience.wait_seconds
         while True:
             self._admit()
             for copy in sorted({int(copy) for _, copy in pairs}):
                 drawn = [int(k) for k, c in pairs if c == copy and (int(k), copy) not in answers]
-                for client, update in self._ask(order, np.array(drawn, dtype=np.int64), copy).items():
-                    answers[client, copy] = update
+                for client, released in self._ask(order, np.array(drawn, dtype=np.int64), copy).items():
+                    answers[client, copy] = released
             asked = {self._sites[k] for k, _ in pairs} - set(self.retired)
             heard = {self._sites[k] for k, _ in answers}
             if len(heard) >= min(self._patience.least_sites, len(asked)):
@@ -155,8 +187,9 @@ class NetworkExecutor:
             if time.monotonic() + WAIT_SECONDS > deadline:
                 raise SordinoError(
                     f"round {order.round}: {len(heard)} of {len(asked)} sites answered in "
-                    f"{self._patience.wait_seconds:g} s, least_sites is {self._patience.least_sites}; go on later "
-                    "with --resume"
+                    f"{self._patience.wait_seconds:g} s, least_sites is {self._patience.least_sites}"
+                    + "".join(f"; '{name}' refused: {reason}" for name, reason in sorted(self._said.items()))
+                    + "; go on later with --resume"
                 )
             time.sleep(WAIT_SECONDS)
 
@@ -178,35 +211,35 @@ class NetworkExecutor:
             except RefusedError as refused:
                 self._refused(name, refused)
 
-    def _ask(self, order: Order, drawn: NDArray[np.int64], copy: int) -> dict[int, NDArray[np.float32]]:
+    def _ask(self, order: Order, drawn: NDArray[np.int64], copy: int) -> dict[int, Released]:
         theta = {"theta": order.theta.cpu().numpy()}
         place = {self._sites[k]: int(k) for k in drawn.tolist()}
+        told = order.public.get(LOSS), order.public.get(LOSS_CLIP)
         asked = {
-            name: messages.encode(
-                Step(self._terms[name].run, self._terms[name].digest(), order.round, copy), theta
-            )
-            for name in place
-            if name in self._open
+            name: messages.encode(Step(terms.run, terms.digest(), order.round, copy, *told), theta)
+            for name, terms in self._terms.items()
+            if name in place and name in self._open
         }
-        found: dict[int, NDArray[np.float32]] = {}
+        found: dict[int, Released] = {}
         for name, data in (
             self._network.exchange(asked, self._patience.answer_seconds).items() if asked else ()
         ):
             try:
-                found[place[name]] = _update(data, order, copy)
+                found[place[name]] = _released(data, order, copy, self._terms[name].loss is not None)
             except RefusedError as refused:
                 self._refused(name, refused)
         return found
 
     def _refused(self, name: str, refused: RefusedError) -> None:
         self._note("refused", site=name, reason=str(refused.name), detail=refused.detail)
+        self._said[name] = str(refused.name)
         if refused.name in RETIRED:
             self._open.discard(name)
             self.retired[name] = str(refused.name)
 
 
-def _update(data: bytes, order: Order, copy: int) -> NDArray[np.float32]:
-    """A site's update, if it is one: of this round, of the model's length, finite."""
+def _released(data: bytes, order: Order, copy: int, wants_loss: bool) -> Released:
+    """A site's update and loss, if they are: of this round, of the model's length, finite."""
     answer, arrays = messages.expect(data, Answer)
     update = arrays.get("update")
     if (answer.round, answer.attempt) != (order.round, copy):
@@ -215,4 +248,6 @@ def _update(data: bytes, order: Order, copy: int) -> NDArray[np.float32]:
         raise RefusedError(Refusal.PARAMETERS, "an update of another shape")
     if not np.isfinite(update).all():
         raise RefusedError(Refusal.PARAMETERS, "an update that is not finite")
-    return update
+    if (answer.loss is not None and math.isfinite(answer.loss)) is not wants_loss:
+        raise RefusedError(Refusal.METRICS, "a loss that is not as the terms say")
+    return update, answer.loss

@@ -42,7 +42,7 @@ from sordino.federation.site.config import SiteConfig
 from sordino.federation.site.data import SiteData, budgets, load_data
 from sordino.federation.site.log import SiteLog
 from sordino.federation.site.mechanism import LocalMechanism
-from sordino.federation.site.policy import check_terms, module_for
+from sordino.federation.site.policy import check_step, check_terms, module_for
 from sordino.federation.site.summed import Member, SumMechanism, model_digest, refusal, round_terms
 from sordino.federation.site.vault import Key, RunRow, Vault
 from sordino.privatizers.integer import Words
@@ -184,6 +184,7 @@ class Agent:
         running = self._known(step.run, step.terms)
         if running.terms.local is None:
             raise RefusedError(Refusal.TERMS, f"run '{step.run}' releases sums alone")
+        check_step(running.terms, step)
         theta = _parameters(arrays, running.model.layout.size)
         key, digest = Key(step.run, step.round, step.attempt), _digest(step, arrays)
         kept = self._begun(running, key, digest)
@@ -301,7 +302,7 @@ class Agent:
         terms = running.terms
         assert terms.local is not None
         mechanism = LocalMechanism(terms.local, terms.loss)
-        update, loss = mechanism.release(running.model, running.data, theta, step.round, self._chance.draw)
+        update, loss = mechanism.release(running.model, running.data, theta, step, self._chance.draw)
         body = Answer(step.run, step.round, step.attempt, loss)
         return messages.encode(body, {"update": update.numpy()})
 

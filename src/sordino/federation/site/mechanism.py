@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from sordino.accounting import events
 from sordino.core.entropy import Draw
-from sordino.federation.messages import LocalSteps, Loss
+from sordino.federation.messages import LocalSteps, Loss, Step
 from sordino.federation.site.data import SiteData
 from sordino.training.dpsgd import DpSgd
-from sordino.training.per_example import Clipper, Clipping
+from sordino.training.losses import clamped, unit_losses
+from sordino.training.per_example import Clipper, Clipping, fair
 from sordino.training.private import example_losses
 from sordino.training.working import WorkingModel
 
@@ -46,21 +46,22 @@ class LocalMechanism:
         return events.gaussian(float("inf") if self.loss is None else self.loss.noise_multiplier)
 
     def release(
-        self, model: WorkingModel, data: SiteData, theta: Tensor, round_: int, draw: Draw
+        self, model: WorkingModel, data: SiteData, theta: Tensor, step: Step, draw: Draw
     ) -> tuple[Tensor, float | None]:
         """The update from `theta`, and the noisy mean loss at it."""
         model.load(theta)
-        loss = None if self.loss is None else self._noisy_loss(self.loss, model, data, draw)
-        clipper = Clipper(model.module, example_losses, Clipping(self.local.clip_norm, self.local.mode))
         units = torch.from_numpy(data.unit)
-        self._sgd(round_).run(model, clipper, data.x, data.y, self.local.steps, draw, units)
+        loss = None
+        if self.loss is not None:
+            loss = self._noisy_loss(self.loss, step.most or self.loss.most, model, data, units, draw)
+        clipper = Clipper(model.module, example_losses, Clipping(self.local.clip_norm, self.local.mode))
+        wish = None if step.loss is None else fair(self.local.fairness, step.loss)
+        self._sgd(step.round).run(model, clipper, data.x, data.y, self.local.steps, draw, units, wish)
         return model.vector - theta, loss
 
-    def _noisy_loss(self, loss: Loss, model: WorkingModel, data: SiteData, draw: Draw) -> float:
-        with torch.inference_mode():
-            each = example_losses(model(data.x), data.y).double().numpy() if len(data.y) else np.zeros(0)
-        each = np.clip(np.nan_to_num(each, nan=loss.most, posinf=loss.most), 0.0, loss.most)
-        sums, counts = np.bincount(data.unit, each), np.bincount(data.unit)
-        total = float(np.sum(sums[counts > 0] / counts[counts > 0]))
-        noise = loss.noise_multiplier * loss.most * float(draw.standard_normal(1)[0])
+    def _noisy_loss(
+        self, loss: Loss, most: float, model: WorkingModel, data: SiteData, units: Tensor, draw: Draw
+    ) -> float:
+        total = float(clamped(unit_losses(model, data.x, data.y, units), most).sum())
+        noise = loss.noise_multiplier * most * float(draw.standard_normal(1)[0])
         return (total + noise) / loss.divisor

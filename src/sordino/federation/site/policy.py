@@ -12,7 +12,7 @@ from sordino.accounting.accountants import PldAccountant
 from sordino.accounting.events import repeated
 from sordino.budgets import Unit
 from sordino.core.errors import SordinoError
-from sordino.federation.messages import LocalSteps, Open, SecureSum
+from sordino.federation.messages import LocalSteps, Open, SecureSum, Step
 from sordino.federation.refusals import Refusal, RefusedError
 from sordino.federation.site.config import Allowed, Metrics, SiteConfig
 from sordino.federation.site.mechanism import LocalMechanism
@@ -46,6 +46,17 @@ def check_terms(config: SiteConfig, terms: Open) -> None:
     if terms.summed is not None:
         _check_sum(terms.summed, allow)
     _check_loss(terms, config.metrics)
+
+
+def check_step(terms: Open, step: Step) -> None:
+    """Refuses losses in a run that has none, and a bound outside of what its terms say."""
+    if terms.loss is None:
+        if step.loss is not None or step.most is not None:
+            raise RefusedError(Refusal.METRICS, "the terms have no loss")
+    elif step.most is not None and not RANGE[0] <= step.most <= terms.loss.most:
+        raise RefusedError(
+            Refusal.INVALID, f"most = {step.most:g}; the terms say {terms.loss.most:g} or less"
+        )
 
 
 def module_for(terms: Open, allow: Allowed, input_shape: tuple[int, ...], classes: int) -> nn.Module:
