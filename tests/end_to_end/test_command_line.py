@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from safetensors.torch import load_file
 
 from sordino.accounting.ledger import Ledger
 from sordino.cli.main import main
+from sordino.experiment.folder import RunFolder
 
 SORDINO = [sys.executable, "-m", "sordino"]
 RECIPE = """
@@ -144,6 +147,10 @@ def test_resuming_a_finished_run_shows_it(done):
         ("method.clipnorm=1", ["method.clipnorm", "did you mean 'clip_norm'"]),
         ("method.clip_norm=-1", ["clip_norm = -1", "positive"]),
         ("method.clip_norm=nan", ["method.clip_norm", "nan"]),
+        ("name=''", ["name = ''", "printable"]),
+        ("budgets={delta=1e-3}", ["a delta and no epsilon"]),
+        ('budgets={delta=1e-3, groups=[{name="a", epsilon=1}, {name="b"}]}', ["entry 2, epsilon"]),
+        ("model={name='mlp', hidden=-3}", ["mlp", "hidden = -3"]),
         ("method.cohort=61", ["cohort = 61", "60"]),
         ("method.rounds=0", ["rounds = 0", "1 or more"]),
         ("method.rounds=2.5", ["method.rounds = 2.5", "integer"]),
@@ -189,6 +196,118 @@ def test_other_wrong_uses(inside, tmp_path):
         assert run.returncode == 2, (words, run.stderr)
         assert expected in run.stderr
         assert "Traceback" not in run.stderr
+
+
+MY_OWN = """
+from dataclasses import dataclass, field
+from typing import ClassVar
+from sordino.planning import Terms
+
+@dataclass(frozen=True)
+class Mine:
+    name: ClassVar[str] = "mine"
+    summary: ClassVar[str] = "raises"
+    rounds: int = 3
+    privacy: Terms = field(default_factory=Terms)
+
+    def compose(self, population, streams=None):
+        return {}["nothing"]
+
+
+def model(input_shape, classes, width=3):
+    raise ValueError("no such width")
+"""
+
+
+def test_errors_in_a_users_own_code_are_one_line_with_the_place(inside, recipe, monkeypatch):
+    (recipe.parent / "breaking.py").write_text(MY_OWN)
+    monkeypatch.syspath_prepend(str(recipe.parent))
+    run = inside(
+        "run", "my.toml", "--set", 'method={name="breaking:Mine"}', "--set", "training={}", cwd=recipe.parent
+    )
+    assert run.returncode == 2  # it takes no [training]
+    recipe.write_text(recipe.read_text().replace("[training]\nlearning_rate = 0.5\nsteps = 2\n", ""))
+    run = inside("run", "my.toml", "--set", 'method={name="breaking:Mine"}', cwd=recipe.parent)
+    assert run.returncode == 1
+    assert run.stderr == "sordino: KeyError: 'nothing' (breaking.py, line 14)\n"
+    monkeypatch.setenv("SORDINO_TRACEBACK", "1")
+    run = inside("run", "my.toml", "--set", 'method={name="breaking:Mine"}', cwd=recipe.parent)
+    assert "Traceback" in run.stderr
+    run = inside("run", "my.toml", "--set", 'model={name="breaking:model", width=7}', cwd=recipe.parent)
+    assert run.returncode == 2
+    assert "cannot be made with width = 7: ValueError: no such width" in run.stderr
+
+
+def test_values_that_no_data_could_make_right_are_refused_before_it_is_read(inside, recipe):
+    absent = 'data={name="table", path="absent.csv", label="y"}'
+    for setting in ("clip_norm=-1", "rounds=0", "cohort=-2", "clip_norm=inf"):
+        run = inside("run", "my.toml", "--set", absent, "--set", f"method.{setting}", cwd=recipe.parent)
+        assert run.returncode == 2
+        assert f"method.{setting.replace('=', ' = ')} must" in run.stderr
+    run = inside("run", "my.toml", "--set", absent, cwd=recipe.parent)
+    assert "absent.csv does not exist" in run.stderr
+
+
+def test_places_that_cannot_be_written_are_refused_before_anything_is_done(inside, recipe, monkeypatch):
+    (recipe.parent / "file").touch()
+    for words in (["run", "my.toml"], ["sweep", "my.toml", "--quiet"], ["reproduce", "my.toml"]):
+        run = inside(*words, "--out", "file/below", cwd=recipe.parent)
+        assert run.returncode == 2, (words, run.stderr)
+        assert len(run.stderr.splitlines()) == 1
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)  # as for somebody else than root
+    run = inside("run", "my.toml", "--out", "locked", cwd=recipe.parent)
+    assert run.returncode == 2
+    assert "no permission" in run.stderr
+    assert not (recipe.parent / "locked").exists()
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_afterwards(inside, recipe, monkeypatch):
+    saved = RunFolder.save
+
+    def full(folder, state):
+        raise OSError(errno.ENOSPC, "No space left on device", "one/checkpoint.safetensors")
+
+    monkeypatch.setattr(RunFolder, "save", full)
+    run = inside("run", "my.toml", "--out", "one", "--workers", "1", "--quiet", cwd=recipe.parent)
+    assert run.returncode == 1
+    assert run.stderr == (
+        "sordino: my.toml: one/checkpoint.safetensors: no space left on device; make room; "
+        "then go on with: sordino run --resume one\n"
+    )
+    monkeypatch.setattr(RunFolder, "save", saved)
+    run = inside("run", "--resume", "one", "--workers", "1", "--quiet", "--json", cwd=recipe.parent)
+    assert run.returncode == 0, run.stderr
+    ledger = Ledger.open(recipe.parent / "one" / "ledger.db")
+    assert np.allclose(
+        ledger.spent("digits").spent_epsilon, json.loads(run.stdout)["epsilon_max"]
+    )  # paid once
+    ledger.close()
+
+
+def test_a_record_that_was_torn_is_named(inside, done, tmp_path):
+    shutil.copytree(done, tmp_path / "torn")
+    (tmp_path / "torn/summary.json").write_text("{")
+    for words in (["compare", "torn"], ["report", "torn"], ["evaluate", "torn"], ["run", "--resume", "torn"]):
+        run = inside(*words, cwd=tmp_path)
+        assert run.returncode == 2, (words, run.stderr)
+        assert run.stderr.startswith("sordino: torn holds a run that cannot be read: summary.json")
+        assert len(run.stderr.splitlines()) == 1
+
+
+def test_who_stops_reading_is_no_error_to_shout_about(tmp_path):
+    pipe = subprocess.run(
+        f"{sys.executable} -m sordino methods | true",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert pipe.stderr == ""
+    full = subprocess.run(
+        f"{sys.executable} -m sordino --version > /dev/full", shell=True, capture_output=True, text=True
+    )
+    assert full.returncode == 1
+    assert full.stderr == "sordino: no space left on device; make room\n"
 
 
 def test_private_data_without_privacy_is_refused(inside, recipe):

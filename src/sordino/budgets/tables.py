@@ -112,7 +112,7 @@ def read_csv(path: Path) -> Table:
                     rows.append(row)
                     lines.append(reader.line_num)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"cannot read the population {path}: {error}") from error
+        raise UsageError(f"{path}: cannot be read as a population: {_said(error)}") from error
     columns = {
         name: np.array([row[at].strip() for row in rows], dtype=_STRINGS) for at, name in enumerate(names)
     }
@@ -131,7 +131,7 @@ def read_parquet(path: Path) -> Table:
     try:
         arrow: Any = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"cannot read the population {path}: {error}") from error
+        raise UsageError(f"{path}: cannot be read as a population: {_said(error)}") from error
     _check_names(path, arrow.column_names)
     columns = {name: _from_arrow(arrow.column(name)) for name in arrow.column_names}
     return _table(columns, np.arange(arrow.num_rows), "row")
@@ -163,7 +163,13 @@ def _check_names(path: Path, names: list[str]) -> None:
     missing = [name for name in REQUIRED if name not in names]
     if missing or repeated:
         what = f"lacks the column {missing[0]}" if missing else f"has the column {repeated[0]} twice"
-        raise UsageError(f"the population {path} {what}; it needs {', '.join(REQUIRED)}, each once")
+        raise UsageError(f"{path}: the population {what}; it needs {', '.join(REQUIRED)}, each once")
+
+
+def _said(error: Exception) -> str:
+    return (
+        str(error.strerror) if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+    )
 
 
 def _float(value: Any) -> float:

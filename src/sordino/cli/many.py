@@ -17,11 +17,13 @@ from sordino.cli import output
 from sordino.core.errors import UsageError, unknown
 from sordino.experiment.batch import News, Watch, check_cells, run_cells, unwatched
 from sordino.experiment.compare import Comparison, compare
+from sordino.experiment.live import no_progress
 from sordino.experiment.plantables import PlanOutcome, is_plan_table, plan_table
 from sordino.experiment.reproduce import Outcome, reproduce
 from sordino.experiment.session import Means
 from sordino.experiment.sweep import grid_cells
 from sordino.experiment.tablefile import RECIPES, planned, table_named, table_names
+from sordino.experiment.trackers import TRACKERS, tracked
 
 WIDTH = 100
 """A table is not squeezed below this: better that a narrow terminal wraps its lines."""
@@ -37,6 +39,9 @@ Resume = Annotated[
 DataDir = Annotated[Path | None, typer.Option(help="Where data sets are; default SORDINO_DATA.")]
 Workers = Annotated[int, typer.Option(min=0, help="Runs at the same time; 0: one for each core.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+Tracker = Annotated[
+    str | None, typer.Option("--tracker", help=f"Also tell of each run one of {', '.join(TRACKERS)}.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
@@ -54,6 +59,7 @@ def sweep(
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
+    tracker: Tracker = None,
 ) -> None:
     """Run every combination of some keys' values, each with several seeds, and compare them.
 
@@ -63,7 +69,7 @@ def sweep(
     cells = grid_cells(recipe, settings or [], grid or [], seeds, folder)
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} already holds something; --resume goes on with it, or give another --out")
-    means = Means(data_dir, workers)
+    means = _means(data_dir, workers, tracker)
     check_cells(cells, means, resume=resume)
     with progress(len(cells), quiet=quiet or as_json) as watch:
         run_cells(cells, means, watch)
@@ -104,6 +110,7 @@ def reproduce_table(
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
+    tracker: Tracker = None,
 ) -> None:
     """Run a table or figure of the papers, and write theirs and ours side by side.
 
@@ -120,7 +127,13 @@ def reproduce_table(
     outcome = _planned_figures(path, folder, settings or [], data_dir) if is_plan_table(path) else None
     if outcome is None:
         outcome = _run_table(
-            path, folder, Means(data_dir, workers), seeds, resume, settings or [], quiet=quiet or as_json
+            path,
+            folder,
+            _means(data_dir, workers, tracker),
+            seeds,
+            resume,
+            settings or [],
+            quiet=quiet or as_json,
         )
     if as_json:
         output.to_json(outcome.to_json())
@@ -131,6 +144,10 @@ def reproduce_table(
         console.print(note)
     written = sorted(file.name for file in folder.glob(f"{path.stem}[.-]*"))
     console.print(f"\nWritten: {', '.join(written)} in {folder}.", soft_wrap=True)
+
+
+def _means(data_dir: Path | None, workers: int, tracker: str | None) -> Means:
+    return Means(data_dir, workers, no_progress if tracker is None else tracked(tracker))
 
 
 def _planned_figures(path: Path, folder: Path, settings: list[str], data_dir: Path | None) -> PlanOutcome:

@@ -9,6 +9,7 @@ import typer
 
 from sordino.cli import output
 from sordino.core.errors import UsageError
+from sordino.core.files import writable
 
 
 def report(
@@ -33,6 +34,8 @@ def report(
         raise UsageError(f"{out} is a folder; give --out a file name such as {out / 'report.html'}")
     if not out.parent.is_dir():
         raise UsageError(f"{out.parent} does not exist; make it, or give --out another place")
+    if figures is not None:
+        writable(figures)
     path = write_report(runs, out, public=public, figures=figures)
     if as_json:
         output.to_json({"report": str(path)})

@@ -7,6 +7,7 @@ that line and exits with `exit_code`. Anything else that escapes is a defect of 
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
@@ -21,6 +22,24 @@ class UsageError(SordinoError):
     """A wrong input: the message names the field, the value and the remedy. Exit code 2."""
 
     exit_code = 2
+
+
+def why(error: OSError) -> str:
+    """What the operating system refused, in words, with a remedy where there is a usual one."""
+    remedy = REMEDIES.get(error.errno or 0, "")
+    place = f"{error.filename}: " if error.filename else ""
+    said = error.strerror or str(error)
+    return f"{place}{said[:1].lower()}{said[1:]}{remedy}"
+
+
+REMEDIES = {
+    errno.ENOSPC: "; make room",
+    errno.EDQUOT: "; make room",
+    errno.EACCES: "; give another place, or change its rights",
+    errno.EROFS: "; give another place",
+    errno.EMFILE: "; raise the limit with ulimit -n",
+    errno.ENOMEM: "; close something, or use fewer --workers",
+}
 
 
 class BudgetError(SordinoError):

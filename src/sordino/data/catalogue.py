@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> DataSet
     data = source.loader(folder=folder, **options) if source.needs_files else source.loader(**options)
     if not isinstance(data, DataSet):
         raise UsageError(f"data set '{name}' is a {type(data).__name__}; the function must return a DataSet")
-    return data
+    own = name in OWN or ":" in name
+    return data if own else replace(data, public=True, public_test=True)
 
 
 def _imported(path: str) -> Source:

@@ -152,7 +152,8 @@ class DataSet:
     has no natural clients). The test examples belong to nobody: no budget covers them, so figures computed
     on them are only safe to show if they are public. `features` and `class_names` name the columns of a
     table and its classes. `unit` is a number for whom each training example is about (a patient), where a column
-    says so.
+    says so. `public` says that all rows are published anyway (a benchmark), `public_test` that the test rows are: what
+    is not declared counts as somebody's own, and is left out of a public report.
     """
 
     name: str
@@ -163,6 +164,8 @@ class DataSet:
     features: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
     unit: np.ndarray | None = None
+    public: bool = False
+    public_test: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.train) or not len(self.test):

@@ -28,7 +28,7 @@ from sordino.engine.loop import interruptible
 from sordino.engine.pool import can_fork
 from sordino.experiment.features import features_of, worth_it
 from sordino.experiment.folder import Line, RunFolder
-from sordino.experiment.live import Begun, Show
+from sordino.experiment.live import Begun, Show, together
 from sordino.experiment.loading import load_population, load_task
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.run import InterruptedRun
@@ -106,9 +106,9 @@ def _same_recipe(cell: Cell, folder: RunFolder) -> None:
 def run_cells(cells: Sequence[Cell], means: Means, watch: Watch = unwatched) -> None:
     """Runs what is not finished, at most `means.workers` (0: one for each core) at the same time.
 
-    Where fewer runs are left than workers, each gets several. The results are the same for any number. After
-    Ctrl-C the running ones save themselves and nothing else is started. Raises an error at the end if any
-    failed; the others are finished then.
+    Where fewer runs are left than workers, each gets several; `means.progress` is opened by each run. The results
+    are the same for any number. After Ctrl-C the running ones save themselves and nothing else is started.
+    Raises an error at the end if any failed; the others are finished then.
     """
     workers = means.workers or os.cpu_count() or 1
     batch = _Batch([cell for cell in cells if not cell.finished], replace(means, workers=workers), watch)
@@ -121,7 +121,7 @@ def run_cells(cells: Sequence[Cell], means: Means, watch: Watch = unwatched) -> 
             batch.together(interrupted)
         else:
             batch.in_turn(interrupted)
-        stopped = interrupted()
+        stopped = interrupted() or batch.stopped
     left = sum(not cell.finished for cell in cells)
     if batch.failures:
         first, why = batch.failures[0]
@@ -169,13 +169,15 @@ class _Batch:
     means: Means
     watch: Watch
     failures: list[tuple[Cell, str]] = field(default_factory=list[tuple[Cell, str]])
+    stopped: bool = False
 
     def in_turn(self, interrupted: Callable[[], bool]) -> None:
         """One after the other, in this process."""
         while not interrupted() and (cell := self._next(running=False)) is not None:
             try:
                 _carry_out(cell, self.means, self.watch)
-            except InterruptedRun:
+            except InterruptedRun:  # the run that was asked to stop heard it, not this
+                self.stopped = True
                 return
             except SordinoError as error:
                 self.failures.append((cell, str(error)))
@@ -280,7 +282,7 @@ def _carry_out(cell: Cell, means: Means, watch: Watch) -> None:
 
         yield show
 
-    told = replace(means, progress=progress)
+    told = replace(means, progress=together(progress, means.progress))
     if RunFolder(cell.folder).started:
         resume_recipe(cell.folder, told)
     else:

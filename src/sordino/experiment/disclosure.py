@@ -6,6 +6,7 @@ cohort's size. So does the seed: whoever has it can take the noise off.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sordino.data import OWN
@@ -16,26 +17,36 @@ METRICS = ("round", "clip_norm", "void", *SCORES)
 """The public figures of a run's summary and of its rounds, by name."""
 
 
-def own_data(recipe: dict[str, Any]) -> bool:
-    """Whether a recipe's data is somebody's own: a table, pictures, a function, or unknown (no recipe)."""
-    name = recipe.get("data", {}).get("name", "table")
-    return name in OWN or ":" in name
+@dataclass(frozen=True)
+class Rows:
+    """Whose the rows are that a run learns from and is tested on.
 
+    `public`: a published benchmark, of which all figures may be shown. `public_test`: nobody's budget has to cover
+    what is measured on the test rows. Nothing said means that they are somebody's own.
+    """
 
-def tested_on_clients(recipe: dict[str, Any]) -> bool:
-    """Whether the test rows were set aside from the clients' own file: then no budget covers the scores."""
-    data = recipe.get("data", {})
-    return data.get("name") in OWN and "test" not in data
+    public: bool = False
+    public_test: bool = False
 
+    @classmethod
+    def of(cls, facts: dict[str, Any], recipe: dict[str, Any]) -> Rows:
+        """As a run's run.json says, or, of runs before it did, the name of the data in its recipe."""
+        if "rows" in facts:
+            return cls(**facts["rows"])
+        data = recipe.get("data", {})
+        name = data.get("name", ":")
+        benchmark = name not in OWN and ":" not in name
+        return cls(benchmark, benchmark or (name in OWN and "test" in data))
 
-def public_metrics(recipe: dict[str, Any]) -> tuple[str, ...]:
-    """The figures of a round that may be shown to anybody."""
-    return _without_scores(METRICS) if tested_on_clients(recipe) else METRICS
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The figures of a round that may be shown to anybody."""
+        return METRICS if self.public_test else _without_scores(METRICS)
 
-
-def public_summary(recipe: dict[str, Any]) -> tuple[str, ...]:
-    """The figures of a run that may be shown to anybody."""
-    return _without_scores(SUMMARY) if tested_on_clients(recipe) else SUMMARY
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The figures of a run that may be shown to anybody."""
+        return SUMMARY if self.public_test else _without_scores(SUMMARY)
 
 
 def _without_scores(names: tuple[str, ...]) -> tuple[str, ...]:

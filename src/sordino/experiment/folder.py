@@ -5,19 +5,22 @@ run.json             run id, seed, versions
 plan.json            what was fixed before training, and what it costs
 metrics.jsonl        one line a round; what is under `unpaid` is for your eyes only
 checkpoint.safetensors
+.lock                keeps a second process out
 parameters.safetensors, spend.csv, statement.txt, statement.json, fairness.json, summary.json    at the end
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from sordino.core.errors import UsageError
-from sordino.core.files import sync_folder, write_bytes, write_json, write_text
+from sordino.core.errors import SordinoError, UsageError
+from sordino.core.files import sync_folder, writable, write_bytes, write_json, write_text
 from sordino.engine import State
 
 Line = dict[str, Any]
@@ -29,21 +32,37 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._log: Any = None
+        self._lock: Any = None
 
     @classmethod
     def vacant(cls, path: Path) -> RunFolder:
         """The folder of a run to come; one that already holds something is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(
-                f"{path} already holds something; give another --out, or --resume {path} to go on with that run"
-            )
+        writable(path)
+        if path.exists() and any(path.iterdir()):
+            held = f", or --resume {path} to go on with that run" if cls(path).started else ""
+            raise UsageError(f"{path} already holds something; give another --out{held}")
         return cls(path)
 
     def start(self, files: Mapping[str, str]) -> None:
         """Makes the folder with its first files, run.json the last of them: it says that the run exists."""
         self.path.mkdir(parents=True, exist_ok=True)
+        self.claim()
+        if self.started:
+            raise UsageError(
+                f"{self.path} already holds something: another process was quicker; give another --out"
+            )
         for name, text in files.items():
             self.write_text(name, text)
+
+    def claim(self) -> None:
+        """Keeps other processes from working on this run, until the `with` or this process ends."""
+        self._lock = self.file(".lock").open("w")
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise SordinoError(
+                f"{self.path}: another process works on this run; wait until it is done, or stop it first"
+            ) from error
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
@@ -59,7 +78,12 @@ class RunFolder:
 
     def read_json(self, name: str) -> Any:
         """One of the run's JSON files."""
-        return json.loads(self.file(name).read_text(encoding="utf-8"))
+        try:
+            return json.loads(self.file(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{self.path} holds a run that cannot be read: {name}: {error}; restore that file, or remove the run"
+            ) from error
 
     def write_text(self, name: str, text: str) -> None:
         """Replaces a file, atomically."""
@@ -123,3 +147,15 @@ class RunFolder:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the log, and lets other processes work on the run."""
+        self.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

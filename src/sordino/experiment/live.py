@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sordino.engine import State
+from sordino.experiment.disclosure import Rows
 from sordino.experiment.folder import Line
 from sordino.planning.course import Course
 
@@ -16,7 +17,8 @@ from sordino.planning.course import Course
 @dataclass(frozen=True, eq=False)
 class Begun:
     """A run that is about to start: its name, its rounds, its folder if it has one, what it will have spent
-    when (`course`, by the names in `groups`), and the bytes that a step of DP-SGD needs (`memory`)."""
+    when (`course`, by the names in `groups`), the bytes that a step of DP-SGD needs (`memory`), and whose data it is
+    on (`rows`)."""
 
     name: str
     rounds: int
@@ -24,6 +26,7 @@ class Begun:
     groups: tuple[str, ...]
     course: Course
     memory: int | None = None
+    rows: Rows = field(default_factory=Rows)
 
     def spent(self, round_: int) -> dict[str, float]:
         """ε of each group when so many rounds are done, as planned; groups without a guarantee are left out."""

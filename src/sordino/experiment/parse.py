@@ -52,10 +52,17 @@ def convert(hint: Any, value: Any, where: str) -> Any:
     try:
         return TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        problem = error.errors()[0]["msg"][0].lower() + error.errors()[0]["msg"][1:]
+        first = error.errors()[0]
+        problem = f"{_inside(first['loc'])}{first['msg'][0].lower()}{first['msg'][1:]}"
         known = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else []
         hint_at = did_you_mean(str(value), [str(name) for name in known]) if known else ""
         raise UsageError(f"{where} = {value!r}: {problem}{hint_at}") from error
+
+
+def _inside(place: tuple[int | str, ...]) -> str:
+    """Which part of a list or table is wrong: `entry 2, epsilon: `."""
+    said = [f"entry {part + 1}" if isinstance(part, int) else part for part in place]
+    return f"{', '.join(said)}: " if said else ""
 
 
 def plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from sordino.budgets.distributions import BoundedPareto, GaussianMixture, Groups
 from sordino.budgets.groups import by_least_waste
 from sordino.core.checks import count, positive
 from sordino.core.checks import delta as checked_delta
-from sordino.core.errors import UsageError
+from sordino.core.errors import UsageError, said_of
 from sordino.core.streams import Streams
 
 
@@ -23,6 +23,10 @@ class Group:
     name: str
     epsilon: float
     ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(f"budgets.groups: epsilon of '{self.name}'", self.epsilon, finite=False)
+        positive(f"budgets.groups: ratio of '{self.name}'", self.ratio)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Budgets:
         given = [name for name in SOURCES if getattr(self, name) not in (None, ())]
         if len(given) > 1:
             raise UsageError(f"budgets has both {given[0]} and {given[1]}; give one of {', '.join(SOURCES)}")
+        if not given and self.delta is not None:
+            raise UsageError(f"budgets has a delta and no epsilon; give one of {', '.join(SOURCES)}")
         if self.file is not None and self.delta is not None:
             raise UsageError("budgets.delta stands beside budgets.file; the file has a delta for each client")
         names = [group.name for group in self.groups]
@@ -90,7 +96,8 @@ SOURCES = ("epsilon", "groups", "uniform", "mixture", "pareto", "file")
 def _from_file(path: Path, sizes: np.ndarray, ids: np.ndarray | None, unit: Unit) -> Population:
     """The rows of a file in the order of the clients that hold data; each client needs its row."""
     read = Population.from_parquet if path.suffix == ".parquet" else Population.from_csv
-    table = read(path, unit=unit)
+    with said_of(path):
+        table = read(path, unit=unit)
     if ids is None:
         if len(table) != len(sizes):
             raise UsageError(f"{path}: has {len(table)} rows for {len(sizes)} clients; give one for each")

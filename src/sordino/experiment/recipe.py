@@ -20,7 +20,7 @@ from sordino.experiment import toml
 from sordino.experiment.charging import LedgerTerms
 from sordino.experiment.parse import build, convert, plain
 from sordino.experiment.populations import Budgets
-from sordino.methods import MethodOptions, method_named, name_of
+from sordino.methods import MethodOptions, check_keys, method_named, name_of
 
 Table = dict[str, Any]
 OPTIMISERS: dict[str, type[Optimiser]] = {"sgd": Sgd, "adam": Adam}
@@ -56,6 +56,10 @@ class Settings:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        if not self.name.strip() or not self.name.isprintable():
+            raise UsageError(
+                f"name = {self.name!r} must be a few printable letters; tables and figures show it"
+            )
         count("seed", self.seed, least=0)
         count("evaluate_every", self.evaluate_every)
 
@@ -179,6 +183,7 @@ def _method(table: Table) -> MethodOptions:
         wrong = next(key for key in options if key in SECTIONS)
         raise UsageError(f"method.{wrong} is a section of its own: write [{wrong}]")
     simple = build(kind, fields, "method")
+    check_keys(simple)
     return dataclasses.replace(simple, **parts)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,10 +21,12 @@ from torch import Tensor
 
 from sordino.budgets import Population
 from sordino.core.errors import SordinoError, UsageError
-from sordino.core.files import as_json, write_bytes
+from sordino.core.files import as_json, sha256, write_bytes
 from sordino.core.streams import Streams
+from sordino.data import DataSet
 from sordino.engine import Executor, Hooks, Network, State, Task, check_executor, executor_for, train
 from sordino.experiment.charging import Account, LedgerTerms
+from sordino.experiment.disclosure import Rows
 from sordino.experiment.fairness import fairness
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.live import Begun, Progress, Show, no_progress
@@ -77,7 +80,10 @@ def run(
     options = Options(name, seed, evaluate_every, workers, progress, network, executor)
     folder = RunFolder.vacant(Path(out)) if out is not None else None
     place = folder.path if folder is not None else None
-    with Account.open(ledger or LedgerTerms(), task.data.name, place) as account:
+    with (
+        folder or nullcontext(),
+        Account.open(ledger or LedgerTerms(), task.data.name, place) as account,
+    ):
         return carry_out(task, method, population, options, account, folder)
 
 
@@ -111,8 +117,12 @@ def carry_out(
             "allow, or choose another method"
         )
     spending = Spending.of(composed.plan, population)
-    if folder is not None and not resumed:
-        folder.start({**(files or {}), "run.json": as_json(_facts(options, account))})
+    if folder is not None and resumed:
+        folder.claim()
+    elif folder is not None:
+        recipe = (files or {}).get("recipe.toml")
+        facts = _facts(options, account, task.data, recipe)
+        folder.start({**(files or {}), "run.json": as_json(facts)})
     head = account.charge(spending)
     guarantees = spending.enforced.guarantees
     spent = course(composed.plan, guarantees)
@@ -124,7 +134,8 @@ def carry_out(
         place = folder.path if folder is not None else None
         names = tuple(guarantee.group for guarantee in guarantees)
         memory = step_memory(composed, task)
-        begun = Begun(options.name, composed.plan.rounds, place, names, spent, memory)
+        rows = Rows(task.data.public, task.data.public_test)
+        begun = Begun(options.name, composed.plan.rounds, place, names, spent, memory, rows)
         with options.progress(begun) as show:
             state, lines = _train(task, composed, executor, streams, options, account, folder, show)
         released = state.released(composed)
@@ -220,7 +231,7 @@ def _finish(folder: RunFolder, result: Result, spending: Spending) -> None:
     folder.write_json("summary.json", result.summary)
 
 
-def _facts(options: Options, account: Account) -> dict[str, Any]:
+def _facts(options: Options, account: Account, data: DataSet, recipe: str | None) -> dict[str, Any]:
     """What run.json says: enough to go on with the run, and to know where it ran."""
     packages = ("sordino", "torch", "numpy", "scipy", "dp-accounting")
     return {
@@ -230,6 +241,8 @@ def _facts(options: Options, account: Account) -> dict[str, Any]:
         "evaluate_every": options.evaluate_every,
         "ledger": account.url,
         "window": account.window,
+        **({} if recipe is None else {"recipe_sha256": sha256(recipe.encode())}),
+        "rows": {"public": data.public, "public_test": data.public_test},
         "versions": {
             "python": sys.version.split()[0],
             **{package: version(package) for package in packages},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sordino.core.errors import said_of
-from sordino.core.files import as_json
+from sordino.core.errors import SordinoError, UsageError, said_of, why
+from sordino.core.files import as_json, sha256
 from sordino.data import manifest
 from sordino.experiment import toml
 from sordino.experiment.charging import Account
@@ -42,8 +44,17 @@ def resume_recipe(path: Path, means: Means | None = None) -> Result:
     folder = RunFolder.existing(path)
     if folder.finished:
         return Result.read(path)
-    recipe = Recipe.read(folder.file("recipe.toml"))
-    return _run(recipe, folder, folder.read_json("run.json")["id"], means or Means())
+    facts = folder.read_json("run.json")
+    file = folder.file("recipe.toml")
+    if not file.is_file():
+        raise UsageError(
+            f"{path} was started from Python, without a recipe: only that program can do it again"
+        )
+    if sha256(file.read_bytes()) != facts.get("recipe_sha256", sha256(file.read_bytes())):
+        raise UsageError(
+            f"{file} is not what the run was started with; put it back, or start a new run with the changed one"
+        )
+    return _run(Recipe.read(file), folder, facts["id"], means or Means())
 
 
 def settled(recipe: Recipe) -> Recipe:
@@ -74,5 +85,28 @@ def _run(recipe: Recipe, folder: RunFolder, run_id: str, means: Means) -> Result
         "recipe.toml": toml.write(recipe.resolved()),
         "partition.json": as_json(manifest(task.partition, task.data)),
     }
-    with Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account, said_of(recipe.source):
+    if (
+        folder.started
+        and folder.file("partition.json").read_text(encoding="utf-8") != files["partition.json"]
+    ):
+        raise UsageError(
+            f"{folder.path}: the data, or who holds what of it, is not what the run was started with; put it back, "
+            "or start a new run"
+        )
+    with (
+        folder,
+        Account.open(recipe.ledger, task.data.name, folder.path, run_id) as account,
+        said_of(recipe.source),
+        _how_to_go_on(folder),
+    ):
         return carry_out(task, recipe.method, population, options, account, folder, files)
+
+
+@contextmanager
+def _how_to_go_on(folder: RunFolder) -> Generator[None, None, None]:
+    """Says of what the system refused (a full disk, a folder that was taken away) how the run goes on afterwards."""
+    try:
+        yield
+    except OSError as error:
+        then = f"then go on with: sordino run --resume {folder.path}"
+        raise SordinoError(f"{why(error)}; {then if folder.started else 'nothing was charged'}") from error

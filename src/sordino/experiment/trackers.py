@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -11,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sordino.core.errors import UsageError, unknown
+from sordino.core.files import locked
 from sordino.engine import State
 from sordino.experiment import toml
-from sordino.experiment.disclosure import own_data, public_metrics
 from sordino.experiment.folder import Line
 from sordino.experiment.live import Begun, Progress, Show
 from sordino.experiment.result import flat
@@ -71,17 +73,23 @@ class MLflow:
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
         place = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{Path('mlflow.db').resolve()}")
-        self._client: Any = mlflow.MlflowClient(tracking_uri=place)
-        held = self._client.get_experiment_by_name("sordino")
-        number = held.experiment_id if held else self._client.create_experiment("sordino")
+        with locked(
+            Path(tempfile.gettempdir()) / f"sordino-mlflow-{os.getuid()}"
+        ):  # a sweep's runs make one store
+            self._client: Any = mlflow.MlflowClient(tracking_uri=place)
+            held = self._client.get_experiment_by_name("sordino")
+            number = held.experiment_id if held else self._client.create_experiment("sordino")
         self._run: str = self._client.create_run(number, run_name=begun.name).info.run_id
         for key, value in parameters.items():
             self._client.log_param(self._run, key, str(value)[:500])
 
     def log(self, round_: int, figures: Figures) -> None:
-        """One metric a figure."""
-        for name, value in figures.items():
-            self._client.log_metric(self._run, _plain(name), value, step=round_)
+        """One metric a figure, all of them at once."""
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())
+        metrics = [Metric(_plain(name), value, now, round_) for name, value in figures.items()]
+        self._client.log_batch(self._run, metrics=metrics)
 
     def close(self, failed: bool) -> None:
         """Ends the run in the store."""
@@ -108,10 +116,10 @@ def tracked(name: str) -> Progress:
     @contextmanager
     def display(begun: Begun) -> Generator[Show, None, None]:
         recipe = _recipe(begun.folder)
-        hidden = own_data(recipe)
+        hidden = not begun.rows.public
         parameters = {k: v for k, v in flat(recipe).items() if not hidden or k not in ("seed", "ledger.url")}
         tracker = TRACKERS[name](begun, parameters)
-        shown = public_metrics(recipe) if hidden else None
+        shown = begun.rows.metrics if hidden else None
 
         def show(state: State, line: Line) -> None:
             tracker.log(state.round, figures_of(line, begun.spent(state.round), shown))

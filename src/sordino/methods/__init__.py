@@ -13,6 +13,7 @@ from sordino.methods.gdpfed_plus import GdpFedPlus
 from sordino.methods.house import House
 from sordino.methods.house_record import HouseRecord
 from sordino.methods.idp_fedavg import IdpFedAvg
+from sordino.methods.keys import check_keys
 from sordino.methods.model_clip_fedavg import ModelClipFedAvg
 from sordino.methods.pfa import Pfa
 from sordino.methods.record_dp_fedavg import RecordDpFedAvg
@@ -40,6 +41,7 @@ __all__ = [
     "RecordDpFedAvg",
     "RecordedNorm",
     "TimeAdaptive",
+    "check_keys",
     "method_named",
     "name_of",
 ]

@@ -53,7 +53,16 @@ def build(name: str, input_shape: tuple[int, ...], classes: int, seed: int, **op
     taken = {key: value for key, value in shape.items() if key in inspect.signature(maker).parameters}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return _module(name, maker(**taken, **options))
+        try:
+            made = maker(**taken, **options)
+        except UsageError:
+            raise
+        except Exception as error:  # a wrong size, or anything in a user's own function
+            said = "".join(f" with {key} = {value!r}" for key, value in options.items())
+            raise UsageError(
+                f"model '{name}' cannot be made{said}: {type(error).__name__}: {error}"
+            ) from error
+        return _module(name, made)
 
 
 def _imported(path: str) -> Callable[..., Any]:

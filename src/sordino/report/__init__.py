@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sordino.core.files import write_text
-from sordino.experiment.disclosure import own_data, tested_on_clients
 from sordino.report.drawing import Drawing
 from sordino.report.page import page, sections
 from sordino.report.records import find
@@ -20,8 +19,8 @@ LEFT_OUT = (
     "and times, and the seeds, with which the noise could be taken off."
 )
 NO_SCORES = (
-    "Accuracy and loss are left out, too: they were measured on rows of the clients' own file. Name public rows with "
-    "[data] test to show them."
+    "Accuracy and loss are left out, too: they were measured on rows that nobody declared to be public, such as a part "
+    "of the clients' own file. Name public rows with [data] test, or DataSet(public_test=True), to show them."
 )
 
 
@@ -40,10 +39,10 @@ def write_report(
     finished, where there are no others.
     """
     found = find([Path(run) for run in runs])
-    hide = any(own_data(record.recipe) for record in found.records) if public is None else public
+    hide = not all(record.rows.public for record in found.records) if public is None else public
     records = [record.public() for record in found.records] if hide else found.records
     notes = [LEFT_OUT] if hide else []
-    if hide and any(tested_on_clients(record.recipe) for record in records):
+    if hide and not all(record.rows.public_test for record in found.records):
         notes.append(NO_SCORES)
     if found.unfinished:
         notes.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from sordino.accounting.statement import Statement
 from sordino.core.errors import UsageError
 from sordino.experiment import toml
 from sordino.experiment.compare import Run, run_folders
-from sordino.experiment.disclosure import public_metrics, public_summary
+from sordino.experiment.disclosure import Rows
 from sordino.experiment.folder import RunFolder
 from sordino.experiment.result import columns, flat
 
@@ -97,6 +96,11 @@ class Record:
         return Run(self.path, flat(self.recipe) or keys, self.summary)
 
     @property
+    def rows(self) -> Rows:
+        """Whose the rows are that it was trained and tested on."""
+        return Rows.of(self.facts, self.recipe)
+
+    @property
     def fairness(self) -> Table:
         """How evenly the model serves the clients: unpaid, and empty where it was not recorded."""
         return self.summary.get("unpaid", {}).get("fairness", {})
@@ -104,11 +108,14 @@ class Record:
     @cached_property
     def clients(self) -> Clients:
         """What spend.csv says of each client, but for the identities."""
-        return Clients.read(self.path / "spend.csv")
+        try:
+            return Clients.read(self.path / "spend.csv")
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UsageError(f"{self.path} holds a run that cannot be read: spend.csv: {error}") from error
 
     def public(self) -> Record:
         """The record without what nobody paid for."""
-        metrics, summary = public_metrics(self.recipe), public_summary(self.recipe)
+        metrics, summary = self.rows.metrics, self.rows.summary
         recipe: Table = {key: value for key, value in self.recipe.items() if key not in ("seed", "ledger")}
         data = {key: _file_name(value) for key, value in recipe.get("data", {}).items()}
         return replace(
@@ -154,5 +161,5 @@ def find(paths: Sequence[Path]) -> Found:
 def _read(folder: Path) -> Record:
     try:
         return Record.read(folder)
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError) as error:
         raise UsageError(f"{folder} holds a run that cannot be read: {error!r}") from error

@@ -160,7 +160,7 @@ def test_csv_refusals(tmp_path: Path, text: str, message: str):
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path):
     for read in (Population.from_csv, Population.from_parquet):
-        with pytest.raises(UsageError, match="cannot read"):
+        with pytest.raises(UsageError, match="cannot be read"):
             read(tmp_path / "none")
 
 

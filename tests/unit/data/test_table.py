@@ -114,11 +114,19 @@ GAPS = np.where(np.arange(ROWS) == 7, "", AGE.astype(str))
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
+        (
+            {"dose": np.where(DOSE == 0, "none", "1.5")},
+            {},
+            "column 'dose' holds 'none' in row 1, which is no number",
+        ),
+        ({"outcome": ["ill"] * ROWS}, {}, "holds 'ill' in every row"),
+        ({"outcome": DOSE}, {}, "cut measurements into ranges"),
+        ({"hospital": np.where(DOSE == 0, "", HOSPITAL)}, {}, "column 'hospital' has no value in row 1"),
         ({}, {"label": "outcom"}, "unknown column 'outcom'; did you mean 'outcome'"),
         ({}, {"client": "site"}, "unknown column 'site'"),
         ({}, {"features": ["weight"]}, "unknown column 'weight'"),
         ({}, {"features": []}, "no feature column"),
-        ({}, {"client": None}, "column 'hospital' holds no numbers"),
+        ({}, {"client": None}, "column 'hospital' holds 'north' in row 1, which is no number"),
         ({"age": GAPS}, {}, "column 'age' has no value in row 8"),
         ({"dose": np.where(DOSE == 0, "inf", "1.5")}, {}, "column 'dose' is not a finite number in row 1"),
         ({}, {"classes": ["ill"]}, "holds 'well', which is none of the 1 classes"),
@@ -144,9 +152,20 @@ def test_damaged_files_are_refused(tmp_path: Path, make: object, name: str):
     cut = whole[: len(whole) // 2 - 8] if name != "a.csv" else whole.rstrip().rpartition(b",")[0]
     for content in (cut, b""):
         path.write_bytes(content)
-        with pytest.raises(UsageError, match="truncated or corrupt") as caught:
+        with pytest.raises(UsageError, match=r"truncated or corrupt|is empty") as caught:
             load_table(path, label="outcome", client="hospital")
         assert "\n" not in str(caught.value)
+
+
+def test_headers_that_cannot_be_right_are_refused(tmp_path: Path):
+    for text, message in (
+        ("a,a,y\n1,2,0\n3,4,1\n", "the column 'a' twice"),
+        ("a;b;y\n1;2;0\n3;4;1\n", "separated by ';': use commas"),
+        ("", "is empty"),
+    ):
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(UsageError, match=message):
+            load_table(tmp_path / "a.csv", label="y")
 
 
 def test_other_paths_are_refused(tmp_path: Path):

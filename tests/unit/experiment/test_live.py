@@ -12,8 +12,10 @@ import pytest
 from tests.unit.report.conftest import TABLE
 
 from sordino.core.errors import UsageError
+from sordino.experiment.batch import Cell, run_cells
 from sordino.experiment.live import Begun, together
 from sordino.experiment.recipe import Recipe
+from sordino.experiment.result import Result
 from sordino.experiment.session import Means, run_recipe
 from sordino.experiment.trackers import figures_of, tracked
 
@@ -59,6 +61,35 @@ def test_mlflow_holds_the_record_in_its_local_store(tmp_path, monkeypatch):
     history = client.get_metric_history(run.info.run_id, "accuracy")
     assert [(point.step, point.value) for point in history] == list(enumerate(result.metrics["accuracy"], 1))
     assert run.data.metrics["epsilon.strict"] == pytest.approx(result.summary["epsilon_by_group"]["strict"])
+    logging.getLogger("mlflow").setLevel(logging.NOTSET)
+
+
+def test_every_run_of_a_sweep_is_tracked(tmp_path, monkeypatch):
+    """By both trackers, two runs at the same time: MLflow's store is made once."""
+    import mlflow
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    table = copy.deepcopy(TABLE)
+    table["method"].update(rounds=2)
+    cells = [
+        Cell(Recipe.of({**table, "name": f"seed={seed}", "seed": seed}), tmp_path / f"runs/{seed}")
+        for seed in range(2)
+    ]
+    run_cells(cells, Means(workers=2, progress=together(tracked("tensorboard"), tracked("mlflow"))))
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    (experiment,) = client.search_experiments(filter_string="name = 'sordino'")
+    stored = {run.data.tags["mlflow.runName"]: run for run in client.search_runs([experiment.experiment_id])}
+    assert set(stored) == {"seed=0", "seed=1"}
+    for cell in cells:
+        run = stored[cell.recipe.settings.name]
+        accuracy = Result.read(cell.folder).accuracy
+        assert run.info.status == "FINISHED"
+        assert run.data.metrics["accuracy"] == accuracy
+        held = EventAccumulator(str(cell.folder / "tensorboard"))
+        held.Reload()
+        assert held.Scalars("accuracy")[-1].value == pytest.approx(accuracy)
     logging.getLogger("mlflow").setLevel(logging.NOTSET)
 
 

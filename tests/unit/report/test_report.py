@@ -6,14 +6,21 @@ import json
 import re
 import shutil
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.unit.report.conftest import play
 
+import sordino as sd
 from sordino.audit.run import Attack, audit_run
 from sordino.core.errors import UsageError
+from sordino.data import DataSet
+from sordino.data.sources.table import load_table
+from sordino.experiment.live import Begun
+from sordino.experiment.recipe import Recipe
+from sordino.experiment.session import Means, run_recipe
 from sordino.report import write_report
 from sordino.report.budgets import staircase
 from sordino.report.records import find
@@ -97,25 +104,77 @@ def test_nothing_that_is_private_is_in_the_records_of_a_public_report(runs):
     assert "ledger" not in record.facts
 
 
-def test_own_data_is_public_by_default_and_shows_no_score_of_clients_rows(runs, tmp_path):
-    own = tmp_path / "own"
-    shutil.copytree(runs / "individual-0", own)
-    recipe = (own / "recipe.toml").read_text()
-    table = 'name = "table"\npath = "/home/somebody/secret/people.csv"\nlabel = "y"'
-    (own / "recipe.toml").write_text(recipe.replace('name = "digits"', table))
-    text = write_report([own], tmp_path / "r.html").read_text()
+@pytest.fixture(scope="module", name="people")
+def _people(tmp_path_factory) -> Path:
+    """A folder with somebody's own table, and rows of the same kind that nobody minds."""
+    folder = tmp_path_factory.mktemp("secret")
+    draw = np.random.default_rng(0)
+    for name, rows in (("people.csv", 200), ("public.csv", 40)):
+        lines = [f"{x:.3f},{int(x > 0)},p{n % 20}" for n, x in enumerate(draw.normal(size=rows))]
+        (folder / name).write_text("\n".join(["x,y,who", *lines]) + "\n")
+    return folder
+
+
+def own_recipe(people: Path, **data: str) -> Recipe:
+    table = {
+        "name": "table",
+        "path": str(people / "people.csv"),
+        "label": "y",
+        "client": "who",
+        "features": ["x"],
+    }
+    method = {"name": "dp-fedavg", "rounds": 2, "cohort": 5}
+    budgets = {"epsilon": 8.0, "delta": 1e-3}
+    model = {"name": "logistic"}
+    return Recipe.of({"data": {**table, **data}, "budgets": budgets, "model": model, "method": method})
+
+
+def test_own_data_is_public_by_default_and_shows_no_score_of_clients_rows(people, tmp_path):
+    run_recipe(own_recipe(people), tmp_path / "own", Means(workers=1))
+    text = write_report([tmp_path / "own"], tmp_path / "r.html").read_text()
     assert "figure-norms" not in text
     assert "figure-accuracy" not in text
     assert "test accuracy" not in text
-    assert "rows of the clients" in text
+    assert "nobody declared to be public" in text
     assert "people.csv" in text
-    assert "somebody" not in text
-    (own / "recipe.toml").write_text(recipe.replace('name = "digits"', table + '\ntest = "public.csv"'))
-    text = write_report([own], tmp_path / "r.html").read_text()
+    assert people.name not in text  # where a file lies on a disk
+    run_recipe(own_recipe(people, test=str(people / "public.csv")), tmp_path / "tested", Means(workers=1))
+    text = write_report([tmp_path / "tested"], tmp_path / "r.html").read_text()
     assert "figure-accuracy" in text
     assert "figure-norms" not in text
-    (own / "recipe.toml").unlink()  # a run from Python: nobody knows whose data it was
-    assert "figure-norms" not in write_report([own], tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_runs_from_python_show_no_score_of_clients_rows_either(people, tmp_path, declared):
+    """Nothing but the data itself says whose it is: no recipe is there to tell."""
+    held = load_table(people / "people.csv", label="y", client="who", features=["x"])
+    loaded = DataSet("mine", held.train, held.test, held.owner, held.owner_names, public_test=declared)
+    method = sd.DpFedAvg(rounds=2, cohort=5)
+    for name, data in (("table", held), ("own", loaded)):
+        task = sd.task(data, model="logistic")
+        population = sd.Population.of(epsilon=8.0, delta=1e-3, sizes=task.sizes)
+        sd.run(task, method, population, out=tmp_path / name)
+        text = write_report([tmp_path / name], tmp_path / "r.html").read_text()
+        shown = declared and name == "own"
+        assert ("figure-accuracy" in text) == ("test accuracy" in text) == shown
+        assert "figure-norms" not in text
+    complete = write_report([tmp_path / "own"], tmp_path / "r.html", public=False).read_text()
+    assert "figure-accuracy" in complete
+    assert "figure-norms" in complete
+
+
+def test_what_a_tracker_may_be_told_is_what_a_report_shows(people, tmp_path):
+    seen: list[Begun] = []
+
+    @contextmanager
+    def display(begun: Begun):
+        seen.append(begun)
+        yield lambda state, line: None
+
+    for data in ({}, {"test": str(people / "public.csv")}):
+        run_recipe(own_recipe(people, **data), tmp_path / str(len(seen)), Means(workers=1, progress=display))
+    assert [begun.rows.public for begun in seen] == [False, False]
+    assert ["accuracy" in begun.rows.metrics for begun in seen] == [False, True]
 
 
 def test_figures_are_files_too(runs, tmp_path):

@@ -46,8 +46,9 @@ def load_images(
 
     The names of the folders are the classes; `classes` declares them, else they are those that there are. Pictures
     are turned upright, brought to `channels` (1 or 3) and, where `size` = [height, width] is given, to that size;
-    without it all must have one size. The test set is the folder `test` of the same layout, or `test_fraction`
-    of every class. Refuses files that are no pictures, and pictures of more than 8 bits.
+    without it all must have one size. The test set is the folder `test` of the same layout, whose pictures
+    count as public, or `test_fraction` of every class. Refuses files that are no pictures, and pictures of more than
+    8 bits.
     """
     root = Path(path)
     if channels not in _MODES:
@@ -64,7 +65,7 @@ def load_images(
     if test is not None:
         inside = (int(whole.x.shape[2]), int(whole.x.shape[3]))
         held_out = _examples(_pictures(Path(test), clients), known, inside, channels, scaling)
-        return DataSet(root.name, whole, held_out, owners, owner_names, class_names=known)
+        return DataSet(root.name, whole, held_out, owners, owner_names, class_names=known, public_test=True)
     kept, aside = stratified(whole.y.numpy(), test_fraction, Streams(0).generator("images test split"))
     owners = None if owners is None else owners[kept]
     return DataSet(root.name, whole.take(kept), whole.take(aside), owners, owner_names, class_names=known)

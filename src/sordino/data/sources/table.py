@@ -36,7 +36,7 @@ class _Roles:
         """The names of the feature columns. A role without its column is refused."""
         for name in (self.label, self.client, self.unit, *(self.features or ()), *self.leave_out):
             if name is not None and name not in columns:
-                raise UsageError(f"{path}: {unknown('column', name, columns)}")
+                raise UsageError(f"{path}: {unknown('column', name, columns)}{_separated_otherwise(columns)}")
         others = (self.label, self.client, self.unit, *self.leave_out)
         rest = tuple(name for name in columns if name not in others)
         chosen = rest if self.features is None else self.features
@@ -64,19 +64,23 @@ def load_table(
     Features (all other columns unless named, or `leave_out`) are used as they are, except for (x − shift) / scale with
     constants that the caller declares: scaling by the data's own mean would be a release that nobody paid.
     The names of columns, classes and clients count as public; `classes` declares the classes, else they are
-    the sorted values of `label`. The test set is the file `test`, or `test_fraction` of every class, the same
-    rows each time; rows of clients in a test set are not covered by their budget. Refuses missing and
-    non-finite values, and columns that hold no numbers.
+    the sorted values of `label`. The test set is the file `test`, whose rows count as public, or
+    `test_fraction` of every class, the same rows each time: those are clients' rows, which no budget covers
+    there. Refuses missing and non-finite values, and columns that hold no numbers.
     """
     path = Path(path)
     roles = _Roles(label, client, unit, None if features is None else tuple(features), tuple(leave_out))
     columns = _read(path)
     feature_names = roles.of(columns, path)
-    known = np.unique(columns[label]) if classes is None else np.asarray(list(classes))
+    known = (
+        _classes(columns[label], f"{path}: column '{label}'")
+        if classes is None
+        else np.asarray(list(classes))
+    )
     scaling = Scaling.declared(1, shift, scale)
     train = _examples(columns, feature_names, label, known, path, scaling)
-    owner_names, owner = _owners(columns, client)
-    _, units = _owners(columns, unit)
+    owner_names, owner = _owners(columns, client, path)
+    _, units = _owners(columns, unit, path)
     class_names = tuple(str(name) for name in known.tolist())
     if test is not None:
         held_out = _read(Path(test))
@@ -92,6 +96,7 @@ def load_table(
             feature_names,
             class_names,
             units,
+            public_test=True,
         )
     kept, aside = stratified(train.y.numpy(), test_fraction, Streams(0).generator("table test split"))
     return DataSet(
@@ -148,12 +153,16 @@ def _read(path: Path) -> Columns:
 
 def _arrow(path: Path) -> Columns:
     reader = pyarrow.csv.read_csv if path.suffix.lower() == ".csv" else pyarrow.parquet.read_table
+    if path.suffix.lower() == ".csv" and path.stat().st_size == 0:
+        raise UsageError(f"{path} is empty; it needs a line with the names of columns, and rows")
     try:
         table = reader(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise damaged(path, " ".join(str(error).split())) from error
     columns: Columns = {}
     for name in table.column_names:
+        if table.column_names.count(name) > 1:
+            raise UsageError(f"{path} has the column '{name}' twice; rename or drop one")
         column = table.column(name)
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy())[0]) + 1
@@ -206,6 +215,11 @@ def _codes(values: np.ndarray, classes: np.ndarray, where: str) -> np.ndarray:
 
 
 def _numbers(values: np.ndarray, where: str) -> np.ndarray:
+    if values.dtype.kind == "O" and (row := _first_text(values)) is not None:
+        raise UsageError(
+            f"{where} holds {values[row]!r} in row {row + 1}, which is no number; mend or encode it, or leave the "
+            "column out of features"
+        )
     if values.dtype.kind not in "biuf":
         raise UsageError(f"{where} holds no numbers ({values.dtype}); encode it, or leave it out of features")
     numbers = np.ascontiguousarray(values, dtype=np.float32)
@@ -215,8 +229,43 @@ def _numbers(values: np.ndarray, where: str) -> np.ndarray:
     return numbers
 
 
-def _owners(columns: Columns, client: str | None) -> tuple[tuple[str, ...], np.ndarray | None]:
+def _first_text(values: np.ndarray) -> int | None:
+    """The first of the values that is no number, written out or not."""
+    for row, value in enumerate(values.tolist()):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return row
+    return None
+
+
+def _classes(values: np.ndarray, where: str) -> np.ndarray:
+    """The classes that a label column names: at least two, and no measurements."""
+    known = np.unique(values)
+    if len(known) < 2:
+        raise UsageError(
+            f"{where} holds {known.tolist()[0]!r} in every row; a label needs two classes or more"
+        )
+    if known.dtype.kind == "f" and (known % 1 != 0).any():
+        raise UsageError(
+            f"{where} holds {known[known % 1 != 0].tolist()[0]!r}; a label names a class, so cut "
+            "measurements into ranges first"
+        )
+    return known
+
+
+def _separated_otherwise(columns: Columns) -> str:
+    """That a CSV file has other separators, if its header looks like it."""
+    mark = next((mark for mark in ";\t|" if len(columns) == 1 and mark in next(iter(columns))), None)
+    return "" if mark is None else f"; the file seems to be separated by {mark!r}: use commas"
+
+
+def _owners(columns: Columns, client: str | None, path: Path) -> tuple[tuple[str, ...], np.ndarray | None]:
     if client is None:
         return (), None
+    if columns[client].dtype.kind == "O" and len(empty := np.flatnonzero(columns[client] == "")):
+        raise UsageError(
+            f"{path}: column '{client}' has no value in row {empty[0] + 1}; fill it or drop the row"
+        )
     names, owner = np.unique(columns[client], return_inverse=True)
     return tuple(str(name) for name in names), owner.astype(np.int64)
