@@ -7,13 +7,14 @@ from scipy import stats
 
 from sordino.accounting import events
 from sordino.core.errors import UsageError
-from sordino.sampling import CappedPoisson, Exactly, Law, Poisson, poisson_with_cap
+from sordino.sampling import CappedPoisson, Exactly, Law, Poisson, Rota, poisson_with_cap
 
 LAWS: dict[str, Law] = {
     "poisson": Poisson(clients=200, rate=0.1, cap=200),
     "poisson with cap": poisson_with_cap(200, 0.1, tail=1e-9),
     "capped": CappedPoisson(clients=200, rate=0.1, cap=22),
     "exactly": Exactly(clients=200, drawn=20),
+    "in turns": Rota.with_cap(200, 4, 0.4, tail=1e-9),
     "everyone": poisson_with_cap(200, 1.0, tail=1e-9),
 }
 
@@ -25,7 +26,7 @@ def _law(request) -> Law:
 
 def _cohorts(law: Law, rounds: int = 4000) -> list[np.ndarray]:
     generator = np.random.default_rng(11)
-    return [law.draw(generator) for _ in range(rounds)]
+    return [law.draw(generator, round_) for round_ in range(rounds)]
 
 
 def test_draws_are_sorted_positions_of_distinct_clients_within_the_bound(law):

@@ -58,6 +58,11 @@ def audit_clients(
         )
     if not claim.private:
         raise UsageError(f"{method.name} adds no noise and claims nothing: there is nothing to audit")
+    if any(noisy.bands for phase in method.plan.phases for noisy in phase.sums):
+        raise UsageError(
+            "an audit scores each round by itself, and this noise is correlated over rounds: audit the recipe without "
+            "method.bands"
+        )
     coins = Canaries.tossed(len(method.plan.strata), canaries, Streams(seed))
     scores = _scores(method, coins, claim.terms.adversary, view, Streams(seed))
     findings = [

@@ -22,6 +22,7 @@ from sordino.engine.shares import shares_of, top_up_bytes
 from sordino.engine.state import State
 from sordino.methods import Method
 from sordino.planning import NoisySum, Phase
+from sordino.privatizers import Bands
 from sordino.privatizers.integer import EXACT
 
 
@@ -77,10 +78,10 @@ def play(
     )
     after = replace(state, round=round_ + 1)
     if not void:
-        released, new_scales = _release(state, phase, tally, streams)
+        released, new_scales, noise = _release(state, phase, tally, streams)
         clock.lap("noise")
         after = _step(after, method, phase, released, tally)
-        after = replace(after, scales=new_scales)
+        after = replace(after, scales=new_scales, noise=noise)
         clock.lap("server")
     return after, Played(_clip_norm(phase, state), void, {**tally.unpaid(), **told}, clock.seconds)
 
@@ -93,19 +94,38 @@ def _most_in_a_chunk(phase: Phase) -> int | None:
 
 def _release(
     state: State, phase: Phase, tally: _Tally, streams: Streams
-) -> tuple[list[Tensor], dict[int, float]]:
-    """The noisy sums, in the order of the plan, and the clip scales of the next round."""
+) -> tuple[list[Tensor], dict[int, float], dict[int, tuple[Tensor, ...]]]:
+    """The noisy sums, in the order of the plan, and for the next round the clip scales and the earlier noise."""
     released: list[Tensor] = []
-    new_scales = dict(state.scales)
+    new_scales, new_noise = dict(state.scales), dict(state.noise)
     for index, noisy in enumerate(phase.sums):
         scale = state.scales.get(index, 1.0)
-        noise = streams.generator("noise", state.round, index)
         total = _with_shares(noisy, index, tally, state, streams).to(state.theta.dtype)
-        released.append(noisy.chain(noisy.strata[0]).on_sum(total, noise, scale))
+        if noisy.bands is None:
+            draw = streams.generator("noise", state.round, index)
+            released.append(noisy.chain(noisy.strata[0]).on_sum(total, draw, scale))
+        else:
+            new_noise[index] = correlated(noisy, noisy.bands, index, state, streams)
+            released.append(total.add_(new_noise[index][0]))
         if noisy.quantile is not None:
             draw = streams.generator("bits", state.round, index)
             new_scales[index] = _next_scale(noisy, scale, tally.bits[index], draw)
-    return released, new_scales
+    return released, new_scales, new_noise
+
+
+def correlated(
+    noisy: NoisySum, bands: Bands, index: int, state: State, streams: Streams
+) -> tuple[Tensor, ...]:
+    """This round's noise on a sum and that of the rounds before, newest first, as far as the next round needs them.
+
+    A state that was read from disk has none: all rounds' noise is then drawn again.
+    """
+    earlier = state.noise.get(index, ())
+    for round_ in range(state.round if earlier else 0, state.round + 1):
+        draw = streams.generator("noise", round_, index)
+        fresh = noisy.chain(noisy.strata[0]).on_sum(torch.zeros_like(state.theta), draw)
+        earlier = (bands.noise(fresh, earlier), *earlier[: len(bands) - 2])
+    return earlier
 
 
 def _with_shares(noisy: NoisySum, index: int, tally: _Tally, state: State, streams: Streams) -> Tensor:
@@ -139,7 +159,7 @@ def _step(state: State, method: Method, phase: Phase, released: list[Tensor], ta
 def draw_cohorts(method: Method, phase: Phase, round_: int, streams: Streams) -> list[NDArray[np.int64]]:
     """Who is drawn in a round: for each stratum the positions of its drawn clients."""
     return [
-        stratum.members[law.draw(streams.generator("cohort", round_, index))]
+        stratum.members[law.draw(streams.generator("cohort", round_, index), round_)]
         for index, (stratum, law) in enumerate(zip(method.plan.strata, phase.laws, strict=True))
     ]
 

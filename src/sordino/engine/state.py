@@ -25,6 +25,8 @@ class State:
 
     `round` rounds are done; `last` is the last aggregate (zeros before there is one); `scales` holds, for each
     sum, the current clip norm over the planned one; `public` is what the method's bulletin tells everyone.
+    `noise` holds, for each sum whose noise is correlated over rounds, that of the last rounds, newest first. It is
+    secret and never written: it follows from the seed, and is played again when a run is resumed.
     """
 
     round: int
@@ -34,6 +36,7 @@ class State:
     aggregation: dict[str, Tensor]
     scales: dict[int, float] = field(default_factory=dict[int, float])
     public: dict[str, float] = field(default_factory=dict[str, float])
+    noise: dict[int, tuple[Tensor, ...]] = field(default_factory=dict[int, tuple[Tensor, ...]])
 
     @classmethod
     def first(cls, theta: Tensor, method: Method) -> State:
@@ -86,5 +89,6 @@ class State:
             last=tensors["last"].to(device),
             scales={int(index): float.fromhex(scale) for index, scale in json.loads(notes["scales"]).items()},
             public={name: float.fromhex(value) for name, value in json.loads(notes["public"]).items()},
-            **parts,
+            optimiser=parts["optimiser"],
+            aggregation=parts["aggregation"],
         )

@@ -26,6 +26,7 @@ from sordino.planning.ratios import (
 from sordino.planning.records import Records
 from sordino.planning.selection import select_probabilities
 from sordino.planning.terms import Against, Mode, Noise, Sampling, Terms, Trust
+from sordino.planning.turns import one_sum_in_turns
 
 __all__ = [
     "Against",
@@ -63,6 +64,7 @@ __all__ = [
     "local_plan",
     "one_sum",
     "one_sum_by_schedule",
+    "one_sum_in_turns",
     "overview",
     "own_clips",
     "price",

@@ -67,7 +67,7 @@ def one_sum(
         z = not_negative("noise_multiplier", noise_multiplier)
     else:
         z = calibrated(stratum.budget, laws[0], rounds, terms)
-    return _checked(Plan(terms, (stratum,), (_phase(laws, rounds, rounds, clip, z, terms),)))
+    return checked(Plan(terms, (stratum,), (_phase(laws, rounds, rounds, clip, z, terms),)))
 
 
 def one_sum_by_schedule(
@@ -89,7 +89,7 @@ def _scheduled(
     terms: Terms,
     floor: float = 0.0,
 ) -> Plan:
-    _refuse_individual(terms)
+    refuse_individual(terms)
     rounds = sum(length for length, _ in schedule)
     z, rates = individual_rates(
         [stratum.budget for stratum in strata],
@@ -105,10 +105,11 @@ def _scheduled(
         )
         for length, factor in schedule
     )
-    return _checked(Plan(terms, strata, phases))
+    return checked(Plan(terms, strata, phases))
 
 
-def _checked(plan: Plan) -> Plan:
+def checked(plan: Plan) -> Plan:
+    """The plan, refused if it costs anybody more than their budget."""
     check_budgets(plan, price(plan, plan.terms.adversary))
     return plan
 
@@ -132,7 +133,8 @@ def _phase(
     return Phase(rounds, tuple(laws), (noisy,))
 
 
-def _refuse_individual(terms: Terms) -> None:
+def refuse_individual(terms: Terms) -> None:
+    """Refuses terms under which own sampling rates protect nobody, or cannot be planned."""
     if terms.adversary is Against.SERVER:
         raise UsageError(
             "individual sampling rates hold only against those who do not see who is drawn, and trust = "

@@ -24,6 +24,7 @@ from sordino.core.errors import UsageError
 from sordino.planning.records import Records
 from sordino.planning.terms import Against, Noise, Terms, Trust
 from sordino.privatizers import (
+    Bands,
     Chain,
     Clip,
     Encoded,
@@ -54,6 +55,7 @@ class NoisySum:
     `quantile` the clips follow a private quantile, whose bits are a second, small sum in the same price.
     With fewer answers than `survivors` the noise would be less than was accounted: the sum is not released.
     `integer` is the mechanism of a sum of whole numbers, which then prices it; `std` and `surplus` follow it.
+    `bands` correlate the noise of successive rounds; the price of a client's turn is that of independent noise `std`.
     """
 
     strata: tuple[int, ...]
@@ -65,6 +67,7 @@ class NoisySum:
     after: tuple[Privatizer, ...] = ()
     survivors: int = 0
     integer: IntegerSum | None = None
+    bands: Bands | None = None
 
     @classmethod
     def of_integers(cls, strata: tuple[int, ...], weight: PublicWeight, integer: IntegerSum) -> NoisySum:
@@ -83,6 +86,11 @@ class NoisySum:
             positive("clip_norm", norm, finite=False)
         if self.surplus < 1:
             raise UsageError(f"surplus = {self.surplus:g} would add less noise than is accounted")
+        if self.bands is not None and (self.survivors or self.quantile or self.integer or self.after):
+            raise UsageError(
+                "noise that is correlated over rounds needs every round's sum, one clip and one trusted server: "
+                "leave bands out, or survivors, private quantiles, whole numbers and top-k"
+            )
         if self.quantile is not None and len(set(self.clip_norms)) > 1:
             raise UsageError(
                 "a private quantile moves one clip: give all strata of the sum the same clip_norm"
@@ -121,6 +129,13 @@ class Phase:
         summed = sorted(stratum for noisy in self.sums for stratum in noisy.strata)
         if summed != list(range(len(self.laws))):
             raise UsageError("each stratum must stand in exactly one sum of a phase")
+        for noisy in self.sums:
+            turns = min(self.laws[stratum].turns for stratum in noisy.strata)
+            if noisy.bands is not None and len(noisy.bands) > turns:
+                raise UsageError(
+                    f"noise correlated over {len(noisy.bands)} rounds needs so many between two of a client's; "
+                    f"its law leaves {turns}"
+                )
 
     def sum_of(self, stratum: int) -> NoisySum:
         """The sum that a stratum's clients add to."""
@@ -130,14 +145,18 @@ class Phase:
         """How many clients are expected to add to one of the sums."""
         return sum(self.laws[stratum].expected for stratum in noisy.strata)
 
+    def charges(self, stratum: int) -> int:
+        """How many of the rounds cost a client of `stratum` anything, at most."""
+        return math.ceil(self.rounds / self.laws[stratum].turns)
+
     def void(self, answers: Sequence[int]) -> bool:
         """Whether a round with so many answers from each stratum is void, because one of its sums lacks
         some: it is charged, and nothing is released."""
         return any(sum(answers[stratum] for stratum in noisy.strata) < noisy.survivors for noisy in self.sums)
 
     def event(self, stratum: int, against: Against) -> DpEvent:
-        """What one round costs a client of `stratum`: every eligible one against outsiders, for whom the
-        draw is hidden; each one that is invited against the server, which sees the draw."""
+        """What one round costs a client of `stratum` whose turn it is: every eligible one against outsiders, for
+        whom the draw is hidden; each one that is invited against the server, which sees the draw."""
         noisy, law = self.sum_of(stratum), self.laws[stratum]
         if noisy.integer is not None:
             return noisy.integer.event(1.0 if against is Against.SERVER else law.expected / law.clients)
@@ -158,6 +177,8 @@ class Plan:
     records: Records | None = None
 
     def __post_init__(self) -> None:
+        if len(self.phases) > 1 and any(noisy.bands for phase in self.phases for noisy in phase.sums):
+            raise UsageError("noise that is correlated over rounds is planned for rounds that are all alike")
         whole = all(noisy.integer is not None for phase in self.phases for noisy in phase.sums)
         if self.terms.noise is Noise.SKELLAM and not whole:
             raise UsageError(
@@ -204,6 +225,9 @@ class Plan:
         found = [first.sum_of(m).noise_multiplier(m) for m in range(len(self.strata))]
         if self.terms.noise is Noise.SKELLAM:
             return f"Skellam noise on whole numbers in shares of {self.terms.sites} sites, multiplier {found[0]:.4g}"
+        bands = first.sums[0].bands
+        if bands is not None:
+            return f"noise multiplier {found[0]:.4g}, correlated over {len(bands)} rounds"
         if max(found) - min(found) <= 1e-9 * max(found):
             return f"noise multiplier {found[0]:.4g}"
         said = ", ".join(f"{z:.4g} ({group.name})" for z, group in zip(found, self.strata, strict=True))
@@ -220,7 +244,7 @@ class Plan:
     def event(self, stratum: int, against: Against) -> DpEvent:
         """What the whole run costs a client of `stratum` at most, against one adversary."""
         return events.composed(
-            *(events.repeated(phase.event(stratum, against), phase.rounds) for phase in self.phases)
+            *(events.repeated(phase.event(stratum, against), phase.charges(stratum)) for phase in self.phases)
         )
 
     def describe_sampling(self, stratum: int) -> str:

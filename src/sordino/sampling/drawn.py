@@ -41,9 +41,14 @@ class Drawn:
         """The cohort, repeated draws counted."""
         return len(self.cohort)
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
+    @property
+    def turns(self) -> int:
+        """Every round that has such a cohort."""
+        return 1
+
+    def draw(self, generator: np.random.Generator, round_: int = 0) -> NDArray[np.int64]:
         """The cohort; nothing is left to chance."""
-        del generator
+        del generator, round_
         return self.cohort
 
     def event(self, noise_multiplier: float) -> DpEvent:

@@ -39,12 +39,17 @@ class Law(Protocol):
         """The largest cohort that can be drawn: a public bound."""
         ...
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
-        """Sorted positions in [0, clients) of those who take part."""
+    @property
+    def turns(self) -> int:
+        """A client can be drawn in one of so many rounds, always the same one; in every round, if 1."""
+        ...
+
+    def draw(self, generator: np.random.Generator, round_: int = 0) -> NDArray[np.int64]:
+        """Sorted positions in [0, clients) of those who take part in a round, counted from 0."""
         ...
 
     def event(self, noise_multiplier: float) -> DpEvent:
-        """What one round costs every client of the stratum, drawn or not."""
+        """What one round costs every client of the stratum that can be drawn in it, drawn or not."""
         ...
 
     def overflow(self) -> float:
@@ -84,8 +89,14 @@ class Poisson:
         """The cap, or everyone."""
         return min(self.cap, self.clients)
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
+    @property
+    def turns(self) -> int:
+        """Every round."""
+        return 1
+
+    def draw(self, generator: np.random.Generator, round_: int = 0) -> NDArray[np.int64]:
         """A binomial count, then a uniform subset of that size: the same law as a coin for each client."""
+        del round_
         drawn = min(int(generator.binomial(self.clients, self.rate)), self.most)
         return np.sort(generator.choice(self.clients, size=drawn, replace=False, shuffle=False))
 
@@ -157,8 +168,14 @@ class Exactly:
         """The cohort."""
         return self.drawn
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
+    @property
+    def turns(self) -> int:
+        """Every round."""
+        return 1
+
+    def draw(self, generator: np.random.Generator, round_: int = 0) -> NDArray[np.int64]:
         """A uniform subset."""
+        del round_
         return np.sort(generator.choice(self.clients, size=self.drawn, replace=False, shuffle=False))
 
     def event(self, noise_multiplier: float) -> DpEvent:

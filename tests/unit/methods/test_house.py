@@ -158,7 +158,11 @@ def test_the_recipes_of_fashion_mnist_keep_the_papers_terms(name, budgets):
         assert 0.97 * budget < spent <= budget
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(RECIPES.glob("*.toml")) if not path.stem.startswith("all-")],
+    ids=lambda path: path.stem,
+)
 def test_every_recipe_asks_for_budgets_rounds_and_a_cohort_and_for_nothing_to_tune(path):
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     assert set(table["method"]) == {"name", "rounds", "cohort"}
