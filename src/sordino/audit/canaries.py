@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import torch
@@ -29,6 +30,14 @@ from sordino.training.working import WorkingModel
 
 OVERSHOOT = 1000.0
 """A canary's update is so many times longer than its clip: it is the clip that must hold it."""
+
+
+class Kind(StrEnum):
+    """What canaries are: updates of the attacker's own making, or examples, mislabelled or like no other."""
+
+    DIRAC = "dirac"
+    MISLABELLED = "mislabelled"
+    OUTLIER = "outlier"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +135,7 @@ def planted(plan: Plan, count: int, against: Against) -> Plan:
 
 def _planted(phase: Phase, count: int, against: Against) -> Phase:
     laws = tuple(
-        Poisson(count, 1.0, count) if against is Against.SERVER else _resized(law, count)
-        for law in phase.laws
+        Poisson(count, 1.0, count) if against is Against.SERVER else resized(law, count) for law in phase.laws
     )
     return replace(phase, laws=laws, sums=tuple(_bare(noisy) for noisy in phase.sums))
 
@@ -136,8 +144,8 @@ def _bare(noisy: NoisySum) -> NoisySum:
     return replace(noisy, surplus=1.0, survivors=0, after=())
 
 
-def _resized(law: Law, count: int) -> Law:
-    """The same rate for another number of clients."""
+def resized(law: Law, count: int) -> Law:
+    """The same rate for another number of clients, without a cap."""
     match law:
         case CappedPoisson():
             raise UsageError(

@@ -8,6 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
+MODELS = {"sums": "every round's model", "final": "the final model"}
+"""What a black-box attacker looks at, by view."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -46,13 +49,15 @@ class Finding:
 class Audit:
     """Findings for each budget group, by one kind of canaries (`attack`), scored by one `view`.
 
-    The confidence is that of each bound by itself.
+    The confidence is that of each bound by itself. `unpaid` says that real clients' data were used, for which
+    nobody was charged.
     """
 
     attack: str
     view: str
     confidence: float
     findings: tuple[Finding, ...]
+    unpaid: bool = False
 
     @property
     def exceeds(self) -> bool:
@@ -66,6 +71,7 @@ class Audit:
             "view": self.view,
             "confidence": self.confidence,
             "exceeds_claim": self.exceeds,
+            "unpaid": self.unpaid,
             "groups": [finding.to_json() for finding in self.findings],
         }
 
@@ -73,11 +79,14 @@ class Audit:
         """What the figures mean, in two sentences."""
         one = self.findings[0]
         seen = {"sums": "every round's sums", "steps": "every step"}.get(self.view, "the final model alone")
+        if self.unpaid:
+            seen = f"the losses of {self.attack} canaries under " + MODELS[self.view]
+        free = " Real clients' data were used and nobody was charged: show this to whoever may see those."
         return (
             f"ε per {one.unit} under {one.relation}, against {one.against}, scored by {seen}: each bound lies above "
             f"the truth with probability {1 - self.confidence:.2g} at most. A claim that stands is not proved: no "
             "attack proves that there is no better one."
-        )
+        ) + (free if self.unpaid else "")
 
     def table(self) -> Table:
         """For a terminal."""

@@ -13,7 +13,7 @@ from dp_accounting import DpEvent
 from numpy.typing import NDArray
 
 from sordino.aggregation import Sgd
-from sordino.audit.canaries import Canaries, Dirac, Watched, blank_task, planted
+from sordino.audit.canaries import Canaries, Dirac, Kind, Watched, blank_task, planted
 from sordino.audit.claims import Claim, Scores, centred, check, finding
 from sordino.audit.findings import Audit
 from sordino.budgets import Unit
@@ -69,7 +69,7 @@ def audit_clients(
         finding(said, scores[coins.of(stratum)], coins.inserted[coins.of(stratum)], confidence)
         for stratum, said in claims(claim)
     ]
-    return Audit("dirac", str(view), confidence, tuple(findings))
+    return Audit(str(Kind.DIRAC), str(view), confidence, tuple(findings))
 
 
 def claims(plan: Plan) -> Iterator[tuple[int, Claim]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from dp_accounting import DpEvent
 from torch import nn
 
 from sordino.accounting import events
-from sordino.audit.canaries import OVERSHOOT, Canaries
+from sordino.audit.canaries import OVERSHOOT, Canaries, Kind
 from sordino.audit.claims import Claim, Scores, check, finding
 from sordino.audit.findings import Audit, Finding
 from sordino.audit.mechanism import evidence
@@ -45,18 +46,25 @@ def audit_records(
     if not claim.private:
         raise UsageError(f"{method.name} adds no noise and claims nothing: there is nothing to audit")
     findings: list[Finding] = []
-    for number, name in enumerate(claim.population.group_names):
-        members = (claim.population.group == number) & claim.population.eligible
-        spent = np.where(members & np.isfinite(claim.epsilon), claim.epsilon, 0.0)
+    for number, (name, client) in enumerate(charged_clients(claim)):
+        coins = Canaries.tossed(1, canaries, Streams(seed + number))
+        scores = _scores(training, client, int(claim.releases.steps[client]), coins, Streams(seed))
+        findings.append(finding(claim_of(claim, name, client), scores, coins.inserted, confidence))
+    return Audit(str(Kind.DIRAC), "steps", confidence, tuple(findings))
+
+
+def charged_clients(records: Records) -> Iterator[tuple[str, int]]:
+    """Each budget group's name, and the client of it that spends most; groups that spend nothing are left out."""
+    for number, name in enumerate(records.population.group_names):
+        members = (records.population.group == number) & records.population.eligible
+        spent = np.where(members & np.isfinite(records.epsilon), records.epsilon, 0.0)
         client = int(np.argmax(spent))
         if spent[client] > 0:
-            coins = Canaries.tossed(1, canaries, Streams(seed + number))
-            scores = _scores(training, client, int(claim.releases.steps[client]), coins, Streams(seed))
-            findings.append(finding(_claim(claim, name, client), scores, coins.inserted, confidence))
-    return Audit("dirac", "steps", confidence, tuple(findings))
+            yield name, client
 
 
-def _claim(records: Records, group: str, client: int) -> Claim:
+def claim_of(records: Records, group: str, client: int) -> Claim:
+    """What the plan claims for the records of a client, whose group stands for it."""
     releases = records.releases
     rate, steps = float(releases.sampling_rate[client]), int(releases.steps[client])
     extras, beside = int(releases.extras[client]), float(releases.extra_noise[client])

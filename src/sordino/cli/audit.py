@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sordino.audit import Attack, View, audit_recipe, audit_run
+from sordino.audit import Attack, Kind, View, audit_recipe, audit_run
 from sordino.cli import output
 from sordino.experiment.recipe import Recipe
 
@@ -17,8 +17,19 @@ def audit(
     target: Annotated[Path, typer.Argument(metavar="RECIPE|RUN", help="A recipe, or the folder of a run.")],
     canaries: Annotated[int, typer.Option(help="How many for each budget group.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Of each lower bound by itself.")] = 0.95,
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            "--attack",
+            help="dirac: updates made for the attack, the strongest; mislabelled, outlier: examples in the "
+            "recipe's own training, found by their losses.",
+        ),
+    ] = Kind.DIRAC,
     view: Annotated[
-        View, typer.Option(help="What the attacker sees: every round's sums, or the final model alone.")
+        View,
+        typer.Option(
+            help="What the attacker sees: every round's sums (or models), or the final model alone."
+        ),
     ] = View.SUMS,
     settings: Annotated[
         list[str] | None,
@@ -31,9 +42,9 @@ def audit(
 
     Exit code 1 if a claim is refuted. A run's folder keeps the findings in audit.json.
 
-    Example: sordino audit my.toml --canaries 1000
+    Example: sordino audit my.toml --canaries 1000 --attack outlier
     """
-    attack = Attack(canaries, confidence, view)
+    attack = Attack(canaries, confidence, view, kind)
     if target.is_dir():
         if settings:
             raise typer.BadParameter(

@@ -123,6 +123,7 @@ class Record:
             summary={name: self.summary[name] for name in summary if name in self.summary},
             metrics={name: values for name, values in self.metrics.items() if name in metrics},
             facts={"versions": self.facts.get("versions", {})},
+            audit={} if self.audit.get("unpaid") else self.audit,
             recipe={**recipe, "data": data} if recipe else {},
         )
 

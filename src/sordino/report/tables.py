@@ -158,7 +158,7 @@ def audits(series: Sequence[Series]) -> str:
                     one.label,
                     found["group"],
                     found["against"],
-                    found["canaries"],
+                    f"{found['canaries']} {record.audit['attack']}",
                     f"{found['correct']} of {found['guesses']}",
                     _number(found["epsilon_lower"], ".2f"),
                     _number(found["epsilon_lower_any"], ".2f"),

@@ -99,6 +99,30 @@ def test_bound_of_the_plain_gaussian(epsilon, canaries, published):
     assert np.sum(np.array(found) > epsilon) <= 6  # a false alarm of this test: 1.4 % if bounds were exact
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "canaries", "published", "share"),
+    [
+        (1, 1000, 0.24, 0.9),
+        (4, 1000, 1.51, 0.9),
+        (10, 1000, 3.45, 0.9),
+        (1, 10**5, 0.65, 0.9),
+        (4, 10**5, 2.65, 0.9),
+        (10, 10**5, 5.62, 0.85),  # 2mδ = 2: no number of guesses gives more than 0.87
+    ],
+)
+def test_bound_of_any_mechanism_on_a_gaussian(epsilon, canaries, published, share):
+    """Its mean over the law of right guesses, by deciles; and it is below the truth even where luck is good."""
+    mu = float(gdp.largest_mu(epsilon, 1e-5))
+    guesses = bounds.planned_guesses(canaries, mu, 1e-5)
+    threshold = np.linspace(0, 6 + mu, 4000)
+    right, wrong = stats.norm.sf(threshold - mu / 2), stats.norm.sf(threshold + mu / 2)
+    accuracy = np.interp(guesses / canaries, (right + wrong)[::-1], (right / (right + wrong))[::-1])
+    counts = stats.binom.ppf(np.linspace(0.05, 0.95, 10), guesses, accuracy)
+    found = [bounds.epsilon_of_any(canaries, guesses, int(v), delta=1e-5) for v in counts]
+    assert np.mean(found) >= share * published
+    assert max(found) < epsilon
+
+
 def test_wrong_counts_are_refused():
     with pytest.raises(UsageError, match="must not fall"):
         bounds.epsilon_of_any(10, 11, 5, delta=1e-5)
