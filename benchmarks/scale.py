@@ -1,16 +1,19 @@
-"""Time and memory of a plan, a round's draw and charge, and the report, for 1e3 to 1e7 clients.
+"""Time and memory of planning, charging, drawing and reporting, for 1e3 to 1e7 clients.
 
     python benchmarks/scale.py [--sizes 1000,10000,…] [--json] [--write]
 
-Sixteen distinct budgets, an expected cohort of 500. Each size is a process of its own. `--write` refreshes
-docs/reference/scale-figures.md.
+A whole run at each size, in a process of its own: four distinct budgets, an expected cohort of 500 whatever the
+population, ten rounds of a small model, each client's examples derived when it is drawn; then its report. Beside it:
+planning three groups of a million clients, and the report of ten runs of fifty rounds. Seconds are those of one core
+at work (CPU time), so that figures do not move with what else a machine does. `--write` refreshes
+docs/reference/scale-figures.md; `--kept FILE` keeps what was measured, and goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
+import os
 import resource
 import subprocess
 import sys
@@ -22,110 +25,106 @@ from typing import Any
 
 import numpy as np
 
+import _scale_page as page
+import sordino as sd
+from _stopwatch import stopwatch
+from sordino import engine
+from sordino.budgets import BudgetWarning
+from sordino.core.streams import Streams
+from sordino.data.partitions.lazy import derived
+from sordino.experiment.charging import Account
+from sordino.experiment.spending import Spending
+from sordino.report import write_report
+
 SIZES = [10**k for k in range(3, 8)]
-BUDGETS, COHORT, ROUNDS, DRAWS = 16, 500, 50, 20
+BUDGETS, COHORT, ROUNDS = 4, 500, 10
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "scale-figures.md"
-STEPS = ("population", "plan", "enrol and charge", "draw", "note a round", "spend.csv")
 
 
-def measure(clients: int) -> dict[str, Any]:
-    """Seconds of each step, and the peak memory of this process in MB."""
-    import sordino as sd
-    from sordino.budgets import BudgetWarning
-    from sordino.core.streams import Streams
-    from sordino.engine.round import draw_cohorts
-    from sordino.experiment.charging import Account, LedgerTerms
-    from sordino.experiment.spending import Spending
+def people_of(clients: int, budgets: int) -> sd.Population:
+    """A population in which each budget is as frequent as the others."""
+    drawn = np.random.default_rng(0).integers(0, budgets, clients)
+    return sd.Population.of(epsilon=np.linspace(0.5, 8, budgets)[drawn], delta=1e-8, sizes=10)
 
-    warnings.simplefilter("ignore", BudgetWarning)
+
+def whole_run(clients: int) -> dict[str, Any]:
+    """Seconds of each step of a run and of its report, and the peak memory of this process in MB."""
     seconds: dict[str, float] = {}
-    last = time.perf_counter()
-
-    def lap(name: str, times: int = 1) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        seconds[name] = round((now - last) / times, 6)
-        last = now
-
-    epsilon = np.linspace(0.5, 8, BUDGETS)[np.random.default_rng(0).integers(0, BUDGETS, clients)]
-    people = sd.Population.of(epsilon=epsilon, delta=1e-8, sizes=10)
-    lap("population")
-    method = sd.DpFedAvg(rounds=ROUNDS, cohort=min(COHORT, clients / 10)).compose(people)
-    spending = Spending.of(method.plan, people)
-    lap("plan")
-    with tempfile.TemporaryDirectory() as place:
-        with Account.open(LedgerTerms(), "made", Path(place)) as account:
-            account.charge(spending)
-            lap("enrol and charge")
-            for round_ in range(DRAWS):
-                draw_cohorts(method, method.plan.phase(round_), round_, Streams(0))
-            lap("draw", DRAWS)
-            for round_ in range(DRAWS):
-                account.round(round_)
-            lap("note a round", DRAWS)
-        spending.statement(method, "made", "").text()
-        last = time.perf_counter()
-        spending.write_csv(Path(place) / "spend.csv")
-        lap("spend.csv")
+    started = time.process_time()
+    people = people_of(clients, BUDGETS)
+    seconds["population"] = time.process_time() - started
+    digits = sd.load("digits")
+    held = derived(digits.train.y.numpy(), clients, Streams(0), 10)
+    task = sd.task(digits, partition=held, model="logistic")
+    method = sd.DpFedAvg(rounds=ROUNDS, cohort=min(COHORT, clients / 10))
+    parts = {
+        "plan": (sd.DpFedAvg, "compose"),
+        "statement": (Spending, "statement"),
+        "charge": (Account, "charge"),
+        "note": (Account, "round"),
+        "draw": (engine.round, "draw_cohorts"),
+        "finish": (Account, "finish"),
+        "list": (Spending, "write_csv"),
+    }
+    with tempfile.TemporaryDirectory() as place, stopwatch(time.process_time, **parts) as spent:
+        folder = Path(place) / "run"
+        sd.run(task, method, people, out=folder, evaluate_every=ROUNDS)
+        started = time.process_time()
+        write_report([folder], Path(place) / "report.html")
+        seconds["report"] = time.process_time() - started
+    seconds |= spent
+    for step in ("draw", "note"):
+        seconds[step] /= ROUNDS
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"clients": clients, "seconds": seconds, "megabytes": round(peak)}
 
 
-def slope(found: list[dict[str, Any]], value: str) -> float:
-    """The exponent of growth between the two largest sizes: 1 is linear."""
-    small, large = found[-2:]
-    ratio = large["seconds"][value] / small["seconds"][value]
-    return math.log(ratio) / math.log(large["clients"] / small["clients"])
+def three_groups() -> dict[str, float]:
+    """Seconds of planning for three groups of a million clients, twice in one process: the second plan is another
+    one, of twice the cohort's clip, that finds the accountant's answers."""
+    people = people_of(10**6, 3)
+    seconds: dict[str, float] = {}
+    for name, clip in (("first", 1.0), ("again", 2.0)):
+        started = time.process_time()
+        method = sd.DpFedAvg(rounds=50, cohort=10_000, clip_norm=clip).compose(people)
+        Spending.of(method.plan, people)
+        seconds[name] = time.process_time() - started
+    return seconds
 
 
-def table(found: list[dict[str, Any]]) -> str:
-    """The figures as a table, with the growth of each step."""
-    lines = ["| clients | " + " | ".join(f"{step}, s" for step in STEPS) + " | peak, MB |", ""]
-    lines[1] = "| " + " | ".join(["---:"] * (len(STEPS) + 2)) + " |"
-    for row in found:
-        cells = " | ".join(f"{row['seconds'][step]:.3g}" for step in STEPS)
-        lines.append(f"| {row['clients']:,} | {cells} | {row['megabytes']:,} |")
-    if len(found) > 1:
-        lines.append(
-            "| growth, exponent | " + " | ".join(f"{slope(found, step):.2f}" for step in STEPS) + " | |"
-        )
-    return "\n".join(lines)
+def ten_runs() -> float:
+    """Seconds of the report of ten runs of fifty rounds."""
+    task = sd.task("digits", partition="iid", clients=120, model="logistic")
+    people = sd.Population.of(epsilon=[1.0, 2.0, 8.0] * 40, delta=1e-4, sizes=task.sizes)
+    with tempfile.TemporaryDirectory() as place:
+        for seed in range(10):
+            sd.run(task, sd.DpFedAvg(rounds=50, cohort=12), people, seed=seed, out=Path(place) / str(seed))
+        started = time.process_time()
+        write_report([Path(place)], Path(place) / "report.html")
+        return time.process_time() - started
 
 
-def page(found: list[dict[str, Any]]) -> str:
-    """The whole page of the documentation."""
-    large, small = found[-1], found[-2]
-    more = 1e9 / large["clients"]
-    apart = large["clients"] - small["clients"]
-    each = 1024**2 * (large["megabytes"] - small["megabytes"]) / apart
-    hours = (
-        more * sum(large["seconds"][step] for step in ("population", "enrol and charge", "spend.csv")) / 3600
+MEASURES = {"groups": three_groups, "reports": ten_runs}
+
+
+def alone(what: str, kept: Path | None) -> Any:
+    """A measurement in a process of its own, unless it is `kept` already."""
+    known: dict[str, Any] = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    if what in known:
+        return known[what]
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", what],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    return f"""# Scale, measured
-
-Figures of {time.strftime("%Y-%m-%d")} on two cores of a shared machine. {BUDGETS} distinct budgets,
-an expected cohort of {COHORT}, {ROUNDS} rounds; each size is a process of its own. A step's growth is its
-exponent between the two largest sizes: 1 is
-linear, 0 independent of the population.
-
-```console
-$ python benchmarks/scale.py --write
-```
-
-{table(found)}
-
-*plan* finds the noise and the rate of each budget, prices them against both adversaries, and puts each curve beside
-that of its uniform run. *enrol and charge* is SQLite with full synchronisation. *draw* and *note a round* are what a
-round costs besides training: they do not depend on the population.
-
-## What 1e9 clients would need
-
-From the slopes between {small["clients"]:,} and {large["clients"]:,} clients: {each:.0f} bytes of memory for each
-client, that is {each:.0f} GB in one process, and {hours:.1f} hours to read budgets, enrol and charge everybody, and
-write a row for each. Planning and a round cost what they cost here, because they see budgets and not clients. What
-stands in the way is memory: the columns of the population, the ledger's order of positions and the rows of `spend.csv`
-would have to be worked on in parts.
-"""
+    if done.returncode:
+        raise SystemExit(f"{what} failed")
+    print(f"{what} done", file=sys.stderr)
+    known[what] = json.loads(done.stdout.splitlines()[-1])
+    if kept is not None:
+        kept.write_text(json.dumps(known))
+    return known[what]
 
 
 def main() -> None:
@@ -135,21 +134,25 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"refresh {PAGE.name}")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--kept", type=Path, help="a file for what was measured")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one)))
+        warnings.simplefilter("ignore", BudgetWarning)
+        one = arguments.one
+        print(json.dumps(MEASURES[one]() if one in MEASURES else whole_run(int(one))))
         return
-    found: list[dict[str, Any]] = []
-    for size in map(int, arguments.sizes.split(",")):
-        done = subprocess.run(
-            [sys.executable, __file__, "--one", str(size)], capture_output=True, text=True, check=True
-        )
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-        print(f"{size:,} clients done", file=sys.stderr)
+    sizes = arguments.sizes.split(",")
+    if len(sizes) < 2 or not all(size.isdigit() for size in sizes):
+        parser.error(f"--sizes {arguments.sizes}: give two or more numbers of clients, such as 1000,10000")
+    kept = arguments.kept
+    results = {
+        "runs": [alone(size, kept) for size in sizes],
+        **{name: alone(name, kept) for name in MEASURES},
+    }
     if arguments.write:
-        PAGE.write_text(page(found), encoding="utf-8")
-    print(json.dumps(found) if arguments.json else table(found))
+        PAGE.write_text(page.of(results, BUDGETS, COHORT, ROUNDS), encoding="utf-8")
+    print(json.dumps(results, indent=2) if arguments.json else page.table(results["runs"]))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 import venv
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +26,7 @@ import torch
 
 import _simulation_page as page
 import sordino as sd
+from _stopwatch import stopwatch
 from sordino.data.partitions import Dealt
 from sordino.experiment.charging import Account
 from sordino.privatizers import Clip
@@ -125,31 +123,6 @@ def populations(rounds: int, repeats: int) -> dict[str, Any]:
         "megabytes": {str(clients): max(run["megabytes"] for run in runs) for clients, runs in found.items()},
         "ratio_time": round(seconds[large] / seconds[small], 3),
     }
-
-
-@contextmanager
-def stopwatch(**methods: tuple[type, str]) -> Generator[dict[str, float], None, None]:
-    """Seconds spent in some methods of classes, by the names given to them."""
-    spent, before = dict.fromkeys(methods, 0.0), {}
-
-    def timed(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return inner(*arguments, **options)
-            finally:
-                spent[name] += time.perf_counter() - start
-
-        return call
-
-    for name, (owner, method) in methods.items():
-        before[name] = getattr(owner, method)
-        setattr(owner, method, timed(name, before[name]))
-    try:
-        yield spent
-    finally:
-        for name, (owner, method) in methods.items():
-            setattr(owner, method, before[name])
 
 
 def where_it_goes(model: str, rounds: int) -> dict[str, float]:
