@@ -69,7 +69,8 @@ def _dots(outcome: Outcome) -> Figure:
         axes.grid(axis="x", color="#DDDDDD")
         axes.set_axisbelow(True)
         axes.set_xlabel(_unit(outcome) if part is plain else f"drop of {_unit(outcome)}")
-    figure.suptitle(f"● ours ± spread over seeds   ◇ {outcome.plot.table.source}", fontsize=10, x=0.5)
+    printed = any(value.paper is not None for value in outcome.values)
+    figure.suptitle("● ours ± spread over seeds" + "   ◇ the paper" * printed, fontsize=10, x=0.5)
     return figure
 
 
