@@ -205,6 +205,14 @@ def test_rounds_that_stay_void_stop_the_run_and_nothing_was_released(sites, reci
     assert log(tmp_path, "void") == []
 
 
+def test_a_run_that_too_many_sites_refuse_for_good_ends_at_once(sites, recipe, tmp_path):
+    agents, cards = sites
+    for name in NAMES[:2]:
+        agents[name].book.ledger.set_budget("2026", np.arange(CLIENTS), 0.01, 1e-3)
+    with pytest.raises(SordinoError, match=r"2 sites are left of the 3 .*clinic-a: budget, clinic-b: budget"):
+        went(recipe, tmp_path, cards, direct(agents))
+
+
 def test_a_run_that_was_killed_goes_on_with_another_attempt(sites, recipe, tmp_path):
     agents, cards = sites
     killing = direct(agents)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sordino.core.errors import SordinoError
 from sordino.core.random_bytes import SYSTEM, RandomBytes
 from sordino.engine import State
 from sordino.federation import messages
@@ -62,6 +63,7 @@ class SumRun:
     def play(self, state: State, attempt: int) -> State | None:
         """One attempt at the state's next round; None if it was void, or too few sites are there to begin."""
         self._admit()
+        self._check_retired()
         if len(self._open & self.network.online()) < self.plan.summed.threshold:
             time.sleep(WAIT_SECONDS)
             return None
@@ -85,6 +87,13 @@ class SumRun:
         mechanism = self.plan.summed.mechanism
         released = mechanism.release(total.words, len(total.survivors), self.top_up(state.round))
         return self._step(state, torch.from_numpy(released.astype(np.float32)))
+
+    def _check_retired(self) -> None:
+        """Ends a run that can never go on: too few sites are left that did not refuse it for good."""
+        left, threshold = len(self.keys) - len(self.retired), self.plan.summed.threshold
+        if left < threshold:
+            said = ", ".join(f"{name}: {reason}" for name, reason in sorted(self.retired.items()))
+            raise SordinoError(f"{left} sites are left of the {threshold} that a sum needs ({said})")
 
     def finish(self) -> dict[str, Closed]:
         """Ends the run at every site that can be reached; what each says of its own ledger."""
