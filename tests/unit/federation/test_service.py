@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 import stat
 import tempfile
 import threading
@@ -100,6 +101,35 @@ def test_users_are_told_apart_by_the_kernel():
             third = as_user(65000, 65000, lambda: wire.ask(door, b"abc", 5))
             assert third == b"PermissionError"
             assert as_user(65000, OTHER.pw_gid, lambda: wire.ask(door, b"abc", 5)) != b"cba"
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
+def test_a_caller_who_holds_the_door_keeps_the_owner_out_of_nothing():
+    """Code of the operator opens connections and says nothing: health and the end of the agent do not wait."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        with serving(Path(folder), lambda data: data, caller=OTHER.pw_uid, pace_seconds=0.0) as door:
+            held = [socket.socket(socket.AF_UNIX) for _ in range(3 * service._PLACES)]
+            for one in held:
+                as_user_of(one, door)
+            assert wire.ask(door, service.HEALTH, 5).startswith(b"sordino ")
+            assert as_user(OTHER.pw_uid, OTHER.pw_gid, lambda: wire.ask(door, b"abc", 5)) != b"abc"
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+        for one in held:
+            one.close()
+
+
+def as_user_of(connection, door):
+    """Connects as the other user, whom the kernel then names at the other end."""
+    before = os.geteuid(), os.getegid()
+    os.setegid(OTHER.pw_gid)
+    os.seteuid(OTHER.pw_uid)
+    try:
+        connection.connect(door)
+    finally:
+        os.seteuid(before[0])
+        os.setegid(before[1])
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")

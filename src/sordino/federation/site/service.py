@@ -22,6 +22,8 @@ from sordino.federation.site.config import Process, SiteConfig
 
 HEALTH = b"health"
 _READ_SECONDS = 60.0
+_PLACES = 8
+"""How many connections the caller may hold; the owner's own are not counted."""
 
 
 def caller(config: SiteConfig, *, insecure: bool) -> int:
@@ -53,7 +55,7 @@ class Service:
 
     Only the process of the `caller` is answered, as the kernel names it; the agent's own user may ask for
     `health`. Every answer leaves at a multiple of `pace_seconds` after its instruction came, every refusal at
-    one of `refusal_seconds`.
+    one of `refusal_seconds`. A caller who holds connections and says nothing keeps out nobody but itself.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Service:
         self._stopped = threading.Event()
         self._path = path
         self._listener = _listen(path, caller)
-        self._threads = threading.Semaphore(16)
+        self._places = threading.Semaphore(_PLACES)
 
     def serve(self) -> None:
         """Answers until `stop` is called."""
@@ -79,8 +81,15 @@ class Service:
                 continue
             except OSError:
                 break
-            self._threads.acquire()
-            threading.Thread(target=self._one, args=(connection,), daemon=True).start()
+            user = peer(connection)
+            if user == self._caller:
+                if self._places.acquire(blocking=False):
+                    threading.Thread(target=self._called, args=(connection,), daemon=True).start()
+                    continue
+            elif user == os.geteuid():
+                threading.Thread(target=self._one, args=(connection, user), daemon=True).start()
+                continue
+            connection.close()
 
     def stop(self) -> None:
         """Ends `serve` and removes the socket."""
@@ -88,13 +97,16 @@ class Service:
         self._listener.close()
         self._path.unlink(missing_ok=True)
 
-    def _one(self, connection: socket.socket) -> None:
+    def _called(self, connection: socket.socket) -> None:
+        try:
+            self._one(connection, self._caller)
+        finally:
+            self._places.release()
+
+    def _one(self, connection: socket.socket, user: int) -> None:
         try:
             with connection:
                 connection.settimeout(_READ_SECONDS)
-                user = peer(connection)
-                if user not in (self._caller, os.geteuid()):
-                    return
                 data = wire.receive(connection, self._terms.message_bytes)
                 came = time.monotonic()
                 if data == HEALTH:
@@ -107,8 +119,6 @@ class Service:
                     wire.send(connection, reply)
         except OSError:  # the caller went away: it will ask again and get the same answer
             pass
-        finally:
-            self._threads.release()
 
 
 def wait(came: float, now: float, pace: float) -> float:
