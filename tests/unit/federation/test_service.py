@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.unit.federation.sites import closed, opened, site, step, steps, terms
 
-from sordino.accounting.accountants import PldAccountant
+from sordino.accounting.accountants import PldAccountant, Spend
 from sordino.core.errors import UsageError
 from sordino.federation import messages, wire
 from sordino.federation.site import service
@@ -168,16 +168,20 @@ def test_every_answer_leaves_at_the_same_beat(tmp_path):
 def test_refusals_take_equally_long_whatever_their_reason(start, tmp_path, monkeypatch):
     """The policy says no at once, the accountant after a while: behind the door nobody can tell which it was."""
     agent = start()
-    spend = PldAccountant.spend
-    monkeypatch.setattr(PldAccountant, "spend", lambda *given: (time.sleep(0.3), spend(*given))[1])
+
+    def spend(self, event, delta, relation):
+        time.sleep(0.3)
+        return Spend(99.0, delta, relation, "pld")
+
+    monkeypatch.setattr(PldAccountant, "spend", spend)
     reasons = {
         "purpose": messages.encode(terms(purpose="other")),
         "budget": messages.encode(terms(local=steps(noise_multiplier=0.5))),
         "nonsense": b"SORD",
     }
-    seconds = {beat: timed(tmp_path, agent.answer, reasons, beat) for beat in (0.0, 1.0)}
+    seconds = {beat: timed(tmp_path, agent.answer, reasons, beat) for beat in (0.0, 2.0)}
     assert seconds[0.0]["budget"] > 0.3 > seconds[0.0]["purpose"]  # without a beat it shows
-    assert all(1.0 <= taken < 2.0 for taken in seconds[1.0].values())  # one beat, and the same
+    assert all(2.0 <= taken < 4.0 for taken in seconds[2.0].values())  # one beat, and the same
 
 
 def timed(path, answer, asked, beat):
