@@ -75,10 +75,26 @@ def _groups_of_clients(plan: Plan) -> list[Json]:
             "delta_budget": outsiders.delta,
             "epsilon_outsiders": _finite(outsiders.epsilon),
             "epsilon_server": _finite(server.epsilon),
-            "parts": [],
+            "parts": _steps(plan, outsiders.group),
         }
         for outsiders, server in both
     ]
+
+
+def _steps(plan: Plan, group: str) -> list[Json]:
+    """What a step of a group's clients draws and adds: the medians over those that are drawn and add noise."""
+    assert plan.records is not None
+    records, population = plan.records, plan.records.population
+    if group not in population.group_names:
+        return []
+    members = population.group == population.group_names.index(group)
+    members = members & (records.noise_multiplier > 0) & (records.releases.steps > 0)
+    if not members.any():
+        return []
+    rate, batch = records.releases.sampling_rate, records.expected_batch
+    middle = {name: float(np.median(values[members])) for name, values in (("rate", rate), ("cohort", batch))}
+    noise = float(np.median(records.noise_multiplier[members]))
+    return [{**middle, "noise_multiplier": noise, "clip_norm": None, "variance_factor": 1.0}]
 
 
 def _largest_budget(plan: Plan, group: str) -> float:

@@ -27,7 +27,7 @@ from sordino.data import DataSet
 from sordino.engine import Executor, Hooks, Network, State, Task, check_executor, executor_for, train
 from sordino.experiment.charging import Account, LedgerTerms
 from sordino.experiment.disclosure import Rows
-from sordino.experiment.fairness import fairness
+from sordino.experiment.fairness import fairness, figures
 from sordino.experiment.folder import Line, RunFolder
 from sordino.experiment.live import Begun, Progress, Show, no_progress
 from sordino.experiment.planned import plan_json, step_memory
@@ -144,6 +144,7 @@ def carry_out(
         executor.close()
     statement = spending.statement(composed, account.window, account.finish(state.round))
     parameters = task.layout.named(released.cpu())
+    even = fairness(task, state.theta, population, streams)
     seconds = [sum(line["seconds"].values()) for line in lines]
     summary: dict[str, Any] = {
         "name": options.name,
@@ -155,12 +156,12 @@ def carry_out(
         **spending.summary(),
         "seed": options.seed,
         "model_sha256": model_sha256(parameters),
-        "unpaid": {"fairness": fairness(task, state.theta, population, streams)},
+        "unpaid": {"fairness": figures(even)},
         "run_dir": str(folder.path) if folder is not None else None,
     }
     result = Result(summary, columns(lines), spending.columns(), statement, parameters, place)
     if folder is not None:
-        _finish(folder, result, spending)
+        _finish(folder, result, spending, even)
     return result
 
 
@@ -220,14 +221,14 @@ def _train(
     return state, lines
 
 
-def _finish(folder: RunFolder, result: Result, spending: Spending) -> None:
+def _finish(folder: RunFolder, result: Result, spending: Spending, even: dict[str, Any]) -> None:
     """The last files; summary.json comes last and says that all the others are there."""
     tensors: dict[str, Tensor] = result.parameters
     write_bytes(folder.file("parameters.safetensors"), save(tensors))
     spending.write_csv(folder.file("spend.csv"))
     folder.write_json("statement.json", result.statement.to_json())
     folder.write_text("statement.txt", result.statement.text() + "\n")
-    folder.write_json("fairness.json", result.summary["unpaid"]["fairness"])
+    folder.write_json("fairness.json", even)
     folder.write_json("summary.json", result.summary)
 
 

@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from sordino.accounting.statement import rounded_up
 from sordino.report.drawing import Drawing, nice_limits, short
 from sordino.report.records import Clients
 from sordino.report.series import Floats, Series
-from sordino.report.style import INK, MUTED, PAPER, End, axes, colour, dash, label_ends, log_ticks
+from sordino.report.style import INK, MUTED, End, axes, colour, dash, label_ends, log_ticks
 
+SHADES = ListedColormap(colormaps["cividis"](np.linspace(0.22, 0.95, 200)))
+"""From blue to yellow, without the ends that vanish on dark or on light pages."""
 MOST_GROUPS = 12
 MOST_ROWS = 16
 MOST_SERIES = 6
@@ -89,7 +92,7 @@ def _dots(series: Sequence[Series], tables: Sequence[Sequence[_Group]]) -> Drawi
                 [spent, allowed], [y, y], color=colour(one.place), linewidth=1.2, linestyle=(0, (1, 2))
             )
             drawn.plot([spent], [y], "o", color=colour(one.place), markersize=6)
-            said_here = f" {short(one.label, 18)}" if len(series) > 1 else f" of {allowed:g}"
+            said_here = f" {short(one.label, 18)}" if len(series) > 1 else f" of {allowed:.4g}"
             text = rounded_up(spent) + said_here
             drawn.annotate(
                 text,
@@ -99,7 +102,7 @@ def _dots(series: Sequence[Series], tables: Sequence[Sequence[_Group]]) -> Drawi
                 va="center",
                 color=colour(one.place),
             )
-            said.append(f"{one.label}, {row.name}: {rounded_up(spent)} of {allowed:g}")
+            said.append(f"{one.label}, {row.name}: {rounded_up(spent)} of {allowed:.4g}")
     drawn.set_yticks(range(len(names)), names)
     drawn.set_ylim(len(names) - 0.5, -0.5)
     _log_axis(drawn, np.array(finite))
@@ -155,7 +158,7 @@ def noise_and_signal(series: Sequence[Series]) -> Drawing | None:
     if not rows:
         return None
     shown = rows[:MOST_ROWS]
-    figure, drawn = axes("L2 norm of a round's sum", "", height=1.0 + 0.3 * len(shown))
+    figure, drawn = axes("L2 norm of a sum", "", height=1.0 + 0.3 * len(shown))
     drawn.grid(axis="y", visible=False)
     drawn.grid(axis="x")
     for y, (_, place, noise, signal) in enumerate(shown):
@@ -178,6 +181,10 @@ def noise_and_signal(series: Sequence[Series]) -> Drawing | None:
         "Crosses: the noise, σ√d over all d parameters. Dots: the most that a group's expected cohort can add, "
         "all at the clip and in one direction. The number is their ratio."
     )
+    if any(one.plan["unit"] != "client" for one in drawn_series(series) if one.plan):
+        caption += (
+            " Where records are protected it is the expected batch of one step, of the group's median client."
+        )
     if len(rows) > len(shown):
         caption += f" Only the first {len(shown)} of {len(rows)} groups are drawn."
     alt = f"Largest signal over noise, by group. {said}."
@@ -189,12 +196,19 @@ def _strengths(one: Series) -> list[tuple[str, int, float, float]]:
     rows: list[tuple[str, int, float, float]] = []
     for group in one.plan["groups"]:
         part = group["parts"][0] if group["parts"] else {}
-        if part.get("noise_multiplier") and part["clip_norm"] is not None:
+        clip = part.get("clip_norm") or _clip_of_records(one)
+        if part.get("noise_multiplier") and clip is not None:
             spread = part["variance_factor"] * one.plan["parameters"]
-            noise = part["noise_multiplier"] * part["clip_norm"] * math.sqrt(spread)
+            noise = part["noise_multiplier"] * clip * math.sqrt(spread)
             name = one.label if group["name"] == "all" else f"{one.label}: {group['name']}"
-            rows.append((name, one.place, noise, part["clip_norm"] * part["cohort"]))
+            rows.append((name, one.place, noise, clip * part["cohort"]))
     return rows
+
+
+def _clip_of_records(one: Series) -> float | None:
+    """The clip norm of a record's gradient, which no plan fixes, from the recipe."""
+    clip = one.first.recipe.get("method", {}).get("clip_norm")
+    return float(clip) if one.plan["unit"] != "client" and isinstance(clip, int | float) else None
 
 
 def selection(one: Series) -> Drawing | None:
@@ -214,10 +228,10 @@ def selection(one: Series) -> Drawing | None:
             size * spread[1],
             c=rate,
             norm=norm,
-            cmap="cividis",
-            s=14,
-            edgecolors=PAPER,
-            linewidths=0.3,
+            cmap=SHADES,
+            s=16,
+            edgecolors=MUTED,
+            linewidths=0.4,
         )
     else:
         _cells(drawn, epsilon, size, rate, norm)
@@ -228,7 +242,7 @@ def selection(one: Series) -> Drawing | None:
     else:
         drawn.yaxis.set_major_locator(MaxNLocator(integer=True))
         drawn.set_ylim(size.min() - 1, size.max() + 1)
-    bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=drawn, label="probability per round (%)")
+    bar = figure.colorbar(ScalarMappable(norm, SHADES), ax=drawn, label="probability per round (%)")
     log_ticks(bar.ax.yaxis, rate)
     title = f"Selection probabilities: {one.label}"
     caption = (
@@ -245,7 +259,7 @@ def _cells(drawn: Axes, epsilon: Floats, size: Floats, rate: Floats, norm: LogNo
     many, *_ = np.histogram2d(epsilon, size, edges)
     with np.errstate(invalid="ignore"):
         mean = np.where(many > 0, total / many, np.nan)
-    drawn.pcolormesh(*edges, mean.T, norm=norm, cmap="cividis", rasterized=True)
+    drawn.pcolormesh(*edges, mean.T, norm=norm, cmap=SHADES, rasterized=True)
 
 
 def _log_axis(drawn: Axes, values: Floats) -> None:

@@ -1,7 +1,8 @@
-"""One HTML file: no network, no script needed to read it, light and dark, and fit to print."""
+"""One HTML file: no network, no script, light and dark, and fit to print."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,12 +10,12 @@ from html import escape
 from importlib.resources import files
 
 from sordino._version import __version__
-from sordino.report import budgets, tables, training, words
+from sordino.report import budgets, fairness, tables, training, words
 from sordino.report.drawing import Drawing
 from sordino.report.series import Series
 from sordino.report.style import DARK, VARIABLES
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'none'"
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'"
 """Forbids the browser to load anything for this page, whatever may stand in it."""
 
 
@@ -52,7 +53,9 @@ def sections(series: Sequence[Series]) -> list[Section]:
         Section("Audit", (tables.audits(series),)),
         Section("Who takes part", (training.cohorts(series), *_selections(series))),
         Section("Updates", (training.norms(series), training.angles(series), training.clip_factors(series))),
-        Section("Fairness", (training.fairness(series), tables.fairness(series))),
+        Section(
+            "Fairness", (fairness.over_clients(series), fairness.by_group(series), fairness.table(series))
+        ),
         Section("Time", (training.time(series), tables.parts_of_a_round(series))),
         Section("To do it again", (*_recipes(series), tables.provenance(series))),
     ]
@@ -78,12 +81,12 @@ def page(series: Sequence[Series], parts: Sequence[Section], notes: Sequence[str
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-        f"<style>{_variables()}{_asset('page.css')}</style></head><body><main>"
-        f'<header><p class="kind">Sordino report</p><h1>{escape(words.result(series))}</h1>{noted}</header>'
+        f"<style>{_variables()}{_style()}</style></head><body><main>"
+        f'<header><p class="kind">Sordino report</p><h1>{_unbroken(words.result(series))}</h1>{noted}</header>'
         f'<section><h2>Privacy statement</h2><div class="boxes">{boxes}</div></section>'
         f"{''.join(part.html() for part in parts)}"
-        f"<footer>Made by Sordino {__version__}. This file loads nothing from anywhere.</footer></main>"
-        f"<script>{_asset('page.js')}</script></body></html>\n"
+        f"<footer>Made by Sordino {__version__}. This file loads nothing from anywhere and holds no script.</footer>"
+        "</main></body></html>\n"
     )
 
 
@@ -94,6 +97,20 @@ def _variables() -> str:
     return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
+def _unbroken(sentence: str) -> str:
+    """The sentence, with its formulas kept on one line each."""
+    return re.sub(r"(?<=[εδ]) ([≤=]) ", "\u00a0\\1\u00a0", escape(sentence))
+
+
+MOST_COLUMNS = 16
+"""Columns by which a table can be sorted."""
+
+
 @cache
-def _asset(name: str) -> str:
-    return files("sordino.report").joinpath(name).read_text(encoding="utf-8")
+def _style() -> str:
+    sheet = files("sordino.report").joinpath("page.css").read_text(encoding="utf-8")
+    chosen = "".join(
+        f".sortable:has(th:nth-child({at + 1}) :checked) tbody tr{{order:calc(var(--sign)*var(--r{at}))}}"
+        for at in range(MOST_COLUMNS)
+    )
+    return f"{sheet}@supports (grid-template-columns: subgrid) and selector(:has(a)) {{{chosen}}}"

@@ -106,6 +106,13 @@ class Record:
         return self.summary.get("unpaid", {}).get("fairness", {})
 
     @cached_property
+    def evenness(self) -> Table:
+        """The same as distributions over clients, from fairness.json; empty where it was not recorded."""
+        folder = RunFolder(self.path)
+        held = bool(self.fairness) and folder.file("fairness.json").is_file()
+        return folder.read_json("fairness.json").get("distributions", {}) if held else {}
+
+    @cached_property
     def clients(self) -> Clients:
         """What spend.csv says of each client, but for the identities."""
         try:

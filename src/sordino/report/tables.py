@@ -1,4 +1,8 @@
-"""Tables of a report: sorted as they stand, and by a click on a heading where scripts are allowed."""
+"""Tables of a report: sorted as they stand, and by any heading, without a script.
+
+Each row carries its rank by each column; a heading is a radio button, and the style sheet puts the rows into the order
+of the ranks of the one that is chosen. To a screen reader, and when it is copied, a table stays as it stands.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +20,71 @@ from sordino.report.series import Series
 Cell = str | float | int | None
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Cell | tuple[str, float]]], caption: str) -> str:
-    """HTML of a table. A cell is text, or (text, number to sort by)."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
-    body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
-    return (
-        f'<div class="wide"><table class="sortable"><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+Row = Sequence[Cell | tuple[str, float]]
+LEAST_TO_SORT = 3
+"""Rows from which on a table can be sorted."""
+
+
+def table(key: str, headings: Sequence[str], rows: Iterable[Row], caption: str) -> str:
+    """HTML of a table; `key` tells it apart in the page. A cell is text, or (text, number to sort by)."""
+    held = list(rows)
+    sortable = len(held) >= LEAST_TO_SORT
+    ranks = list(zip(*(_ranks([row[at] for row in held]) for at in range(len(headings))), strict=True))
+    head = "".join(_heading(key, at, name, held, sortable) for at, name in enumerate(headings))
+    body = "".join(
+        f'<tr role="row"{_ordered(ranks[place]) if sortable else ""}>{"".join(_cell(cell) for cell in row)}</tr>'
+        for place, row in enumerate(held)
     )
+    return (
+        f'<div class="wide"><table role="table" class="{"sortable" if sortable else "plain"}" '
+        f'style="--columns:{len(headings)}"><caption>{escape(caption)}{_controls(key) if sortable else ""}</caption>'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead><tbody role="rowgroup">{body}</tbody></table></div>'
+    )
+
+
+def _heading(key: str, at: int, name: str, rows: Sequence[Row], sortable: bool) -> str:
+    number = ' class="n"' if rows and not isinstance(rows[0][at], str | None) else ""
+    said = escape(name)
+    if sortable:
+        said = (
+            f'<label><input type="radio" name="sort-{key}" value="{at}" aria-label="sort by {said}">'
+            f"<span>{said}</span></label>"
+        )
+    return f'<th role="columnheader" scope="col"{number}>{said}</th>'
+
+
+def _controls(key: str) -> str:
+    return (
+        '<span class="controls">Choose a heading to sort by it. '
+        f'<label><input type="radio" name="sort-{key}" checked> as it stands</label> '
+        '<label><input type="checkbox"> reversed</label></span>'
+    )
+
+
+def _ranks(cells: Sequence[Cell | tuple[str, float]]) -> list[int]:
+    """The place of each cell in its column's order: numbers by size, before what has none, and then words."""
+
+    def weight(cell: Cell | tuple[str, float]) -> tuple[bool, float, str]:
+        value = cell[1] if isinstance(cell, tuple) else cell
+        if isinstance(value, int | float) and not math.isnan(value):
+            return False, float(value), ""
+        return True, 0.0, value.casefold() if isinstance(value, str) else ""
+
+    places = sorted({weight(cell) for cell in cells})
+    return [places.index(weight(cell)) for cell in cells]
+
+
+def _ordered(ranks: Sequence[int]) -> str:
+    return f' style="{";".join(f"--r{at}:{rank}" for at, rank in enumerate(ranks))}"'
 
 
 def _cell(cell: Cell | tuple[str, float]) -> str:
     if isinstance(cell, tuple):
-        return f'<td class="n" data-v="{cell[1]:.17g}">{escape(cell[0])}</td>'
+        return f'<td role="cell" class="n">{escape(cell[0])}</td>'
     if isinstance(cell, int | float):
-        return f'<td class="n" data-v="{cell}">{cell:,}</td>'
-    return f"<td>{escape(cell or '–')}</td>"
+        return f'<td role="cell" class="n">{cell:,}</td>'
+    long = ' class="long"' if cell and len(cell) > 32 else ""
+    return f'<td role="cell"{long}>{escape(cell or "–")}</td>'
 
 
 def epsilon(value: float | None, none: str = "no guarantee") -> tuple[str, float]:
@@ -56,7 +109,7 @@ def runs(series: Sequence[Series]) -> str:
                     len(one.records),
                     int(one.first.summary["rounds"]),
                     spread(100 * accuracy, ".1f", " %"),
-                    spread(one.values("loss"), ".3g"),
+                    spread(one.values("loss"), ".3f"),
                     epsilon(worst["outsiders"]),
                     epsilon(worst["server"]),
                     ("–", 1.0)
@@ -70,7 +123,7 @@ def runs(series: Sequence[Series]) -> str:
         "run", "method", "seeds", "rounds", "accuracy", "loss", "ε outsiders", "ε server", "δ",
     )  # fmt: skip
     note = "ε is the largest of any client, rounded up. Accuracy is the mean over seeds ± their standard deviation."
-    return table(headings, (row for _, row in rows), note)
+    return table("runs", headings, (row for _, row in rows), note)
 
 
 def _worst(one: Series, against: str) -> float:
@@ -107,7 +160,7 @@ def groups(series: Sequence[Series]) -> str:
                     _number(100 * drawn["rate"], ".3g", " %") if drawn else "–",
                     _number(drawn["cohort"], ".4g") if drawn else "–",
                     _number(drawn["noise_multiplier"], ".4g") if drawn else "–",
-                    _number(drawn["clip_norm"], ".4g") if drawn else "–",
+                    _number(drawn["clip_norm"], ".4g") if drawn and drawn["clip_norm"] is not None else "–",
                 ]
             )
     if not rows:
@@ -116,32 +169,19 @@ def groups(series: Sequence[Series]) -> str:
         "run", "group", "clients", "ε allowed", "ε outsiders", "ε server", "δ", "rate q", "cohort", "noise z", "clip C",
     )  # fmt: skip
     parts = max(len(group["parts"]) for one in series if one.plan for group in one.plan["groups"])
+    steps = any(one.plan["unit"] != "client" for one in series if one.plan and one.private)
     note = "As planned and charged before training" + (
         "; q, z and C of the first rounds." if parts > 1 else "."
     )
-    return table(headings, rows, note)
+    if steps:
+        note += (
+            " Where records are protected: medians over a group's clients of a step's rate, batch and noise."
+        )
+    return table("groups", headings, rows, note)
 
 
 def _number(value: float | None, digits: str, unit: str = "") -> tuple[str, float]:
     return ("∞", math.inf) if value is None else (f"{value:{digits}}{unit}", value)
-
-
-def fairness(series: Sequence[Series]) -> str:
-    """How evenly the models serve those who trained them, by score."""
-    rows: list[list[Any]] = []
-    for one in series:
-        for score, scale in (("accuracy", 100.0), ("loss", 1.0)):
-            found = [record.fairness[score] for record in one.records if score in record.fairness]
-            if found:
-                rows.append([one.label, score, *(_mean(found, key, scale) for key in FAIRNESS)])
-    if not rows:
-        return ""
-    return table(
-        ("run", "of clients'", *FAIRNESS.values()),
-        rows,
-        "Of the model on clients' own examples, accuracies in percent and their variances in its square; unpaid. "
-        "A gap is between the means of budget groups, or of thirds by ε.",
-    )
 
 
 def audits(series: Sequence[Series]) -> str:
@@ -176,24 +216,7 @@ def audits(series: Sequence[Series]) -> str:
     note = (
         f"Lower bounds, each by itself with confidence {confidence}. A claim that stands is not proved by it."
     )
-    return table(headings, rows, note)
-
-
-FAIRNESS = {
-    "worst": "worst client",
-    "worst_tenth": "worst tenth",
-    "group_gap": "gap of groups",
-    "variance": "variance",
-    "variance_by_size": "variance by size",
-}
-
-
-def _mean(found: Sequence[dict[str, float | None]], key: str, scale: float) -> tuple[str, float]:
-    values = [value for one in found if (value := one.get(key)) is not None]
-    if not values:
-        return "–", math.nan
-    mean = float(np.mean(values)) * (scale**2 if key.startswith("variance") else scale)
-    return f"{mean:.3g}", mean
+    return table("audits", headings, rows, note)
 
 
 def parts_of_a_round(series: Sequence[Series]) -> str:
@@ -205,13 +228,15 @@ def parts_of_a_round(series: Sequence[Series]) -> str:
         means = [0.0 if curve is None else float(curve.mean.mean()) for curve in curves]
         rows.append([one.label, *(_number(1000 * value, ".3g") for value in [*means, sum(means)])])
     headings = ("run", *(name.removeprefix("seconds.") for name in names), "whole round")
-    return table(headings, rows, "Mean milliseconds per round.") if names else ""
+    return table("parts", headings, rows, "Mean milliseconds per round.") if names else ""
 
 
 def recipe(one: Series) -> str:
     """Every key of a recipe with its value."""
     rows = [[key, _plain(value)] for key, value in flat(one.first.recipe).items()]
-    return table(("key", "value"), rows, f"Recipe of {one.label}, with every default.") if rows else ""
+    if not rows:
+        return ""
+    return table(f"recipe-{one.place}", ("key", "value"), rows, f"Recipe of {one.label}, with every default.")
 
 
 def _plain(value: Any) -> str:
@@ -237,5 +262,8 @@ def provenance(series: Sequence[Series]) -> str:
             ]
         )
     return table(
-        ("run", "seed", "versions", "platform", "model", "ledger head"), rows, "Hashes are cut to 16 digits."
+        "provenance",
+        ("run", "seed", "versions", "platform", "model", "ledger head"),
+        rows,
+        "Hashes are cut to 16 digits.",
     )

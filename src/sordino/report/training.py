@@ -12,6 +12,7 @@ from sordino.report.drawing import (
     Drawing,
     Quantity,
     band,
+    nice_limits,
     only_first,
     over_rounds,
     short,
@@ -44,7 +45,11 @@ def accuracy_by_epsilon(series: Sequence[Series]) -> Drawing | None:
         return None
     figure, drawn = axes("ε spent so far, of whoever pays most", "test accuracy (%)")
     drawn.set_xscale("log")
-    log_ticks(drawn.xaxis, np.concatenate([epsilon for _, (epsilon, _) in found]))
+    spread = np.concatenate([epsilon for _, (epsilon, _) in found])
+    if spread.max() < 1.5 * spread.min():  # ends alone, near each other
+        spread = np.array(nice_limits(spread))
+        drawn.set_xlim(*spread)
+    log_ticks(drawn.xaxis, spread)
     ends: list[End] = []
     for one, (epsilon, curve) in found[:MOST_LINES]:
         if len(one.records) > 1:
@@ -74,10 +79,15 @@ def accuracy_by_epsilon(series: Sequence[Series]) -> Drawing | None:
 
 
 def _path(one: Series) -> tuple[np.ndarray, Curve] | None:
-    """The accuracy, and the largest ε of any group, after each evaluated round."""
+    """The accuracy, and the largest ε of any group, by evaluated round; at the end, if only that is known."""
     curve, spent = one.curve("accuracy", 100), one.plan.get("spent_by_round")
-    if curve is None or not one.private or spent is None or len(spent["rounds"]) < len(curve.rounds[:2]):
+    if curve is None or not one.private or spent is None:
         return None
+    if (
+        len(spent["rounds"]) == 1
+    ):  # clients that pay each at its own pace: only the end is known of all of them
+        end = Curve(curve.rounds[-1:], curve.mean[-1:], curve.low[-1:], curve.high[-1:])
+        return np.array([max(row[-1] for row in spent["epsilon"])], dtype=np.float64), end
     largest = np.array(spent["epsilon"], dtype=np.float64).max(axis=0)
     at = np.minimum(np.searchsorted(spent["rounds"], curve.rounds), len(largest) - 1)
     return largest[at], curve
@@ -134,48 +144,8 @@ def angles(series: Sequence[Series]) -> Drawing | None:
     column = next((name for one in series for name in one.metrics if "angle" in name), None)
     if column is None:
         return None
-    what = Quantity(column, "angles", "Update angles", "mean angle", digits=".3g")
+    what = Quantity(column, "angles", "Update angles", "mean angle (degrees)", digits=".3g", unit="°")
     return over_rounds(series, what, "Between clients' updates and the round's direction; unpaid.")
-
-
-def fairness(series: Sequence[Series]) -> Drawing | None:
-    """Accuracy of the worst client, of the worst tenth, and on the test data: a row for each series."""
-    rows = [(one, values) for one in series if (values := _accuracies(one)) is not None][:MOST_LINES]
-    if not rows:
-        return None
-    figure, drawn = axes("accuracy (%)", "", height=1.0 + 0.34 * len(rows))
-    drawn.grid(axis="y", visible=False)
-    drawn.grid(axis="x")
-    for y, (one, values) in enumerate(rows):
-        drawn.plot([min(values), max(values)], [y, y], color=MUTED, linewidth=1)
-        for value, marker in zip(values, ("x", "D", "o"), strict=True):
-            drawn.plot([value], [y], marker, color=colour(one.place), markersize=5.5, markeredgewidth=1.6)
-    drawn.set_yticks(range(len(rows)), [short(one.label) for one, _ in rows])
-    drawn.set_ylim(len(rows) - 0.5, -0.5)
-    said = "; ".join(
-        f"{o.label}: worst client {a:.1f} %, worst tenth {b:.1f} %, test {c:.1f} %" for o, (a, b, c) in rows
-    )
-    return Drawing(
-        "fairness",
-        "Fairness between clients",
-        "Crosses: the worst client. Diamonds: the mean of the worst tenth of clients. Dots: the test data. On clients' "
-        "own examples; unpaid.",
-        f"Accuracy from the worst client to the test data. {said}.",
-        figure,
-    )
-
-
-def _accuracies(one: Series) -> tuple[float, float, float] | None:
-    """In percent, means over the seeds."""
-    rows = [
-        (held["worst"], held["worst_tenth"], record.summary["accuracy"])
-        for record in one.records
-        if (held := record.fairness.get("accuracy")) and held["worst"] is not None
-    ]
-    if not rows:
-        return None
-    worst, tenth, test = (100 * np.array(rows, dtype=np.float64)).mean(axis=0).tolist()
-    return worst, tenth, test
 
 
 def time(series: Sequence[Series]) -> Drawing | None:

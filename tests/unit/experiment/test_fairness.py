@@ -1,6 +1,7 @@
 """Fairness figures against a plain loop, and what fair clipping does to them."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -64,6 +65,27 @@ def test_groups_are_the_populations_own_and_one_budget_has_no_gap():
     assert alike["loss"]["group_gap"] == 0
 
 
+def test_distributions_are_those_of_a_plain_loop():
+    task = small.task()
+    losses, rights = by_hand(task)
+    grouped = people(np.ones(12)).regrouped(np.arange(12) % 2, ["even", "odd"])
+    held = fairness(task, task.initial(), grouped, Streams(0))["distributions"]
+    assert held["accuracy"]["all"]["quantiles"][0] == rights.min()
+    assert held["loss"]["all"]["quantiles"][-1] == pytest.approx(losses.max(), rel=1e-5)
+    assert held["loss"]["all"]["quantiles"][10] == pytest.approx(np.sort(losses)[5], rel=1e-5)
+    for name, part in (("even", losses[::2]), ("odd", losses[1::2])):
+        found = held["loss"]["groups"][name]
+        assert found["clients"] == 6
+        assert found["mean"] == pytest.approx(part.mean(), rel=1e-5)
+        assert (found["quantiles"][0], found["quantiles"][-1]) == pytest.approx(
+            (part.min(), part.max()), rel=1e-5
+        )
+    thirds = fairness(task, task.initial(), people(np.linspace(1, 3, 12)), Streams(0))["distributions"]
+    assert [group["clients"] for group in thirds["loss"]["groups"].values()] == [4, 4, 4]
+    alike = fairness(task, task.initial(), people(np.ones(12)), Streams(0))["distributions"]
+    assert list(alike["loss"]["groups"]) == ["all"]
+
+
 def test_large_tasks_are_looked_at_in_part(monkeypatch):
     monkeypatch.setattr(module, "MOST_CLIENTS", 5)
     monkeypatch.setattr(module, "MOST_EXAMPLES", 5)
@@ -83,8 +105,9 @@ def test_a_model_that_is_not_finite_has_no_loss_figures():
 def test_every_run_records_them_as_unpaid(tmp_path):
     task = small.task()
     result = sd.run(task, sd.FedAvg(rounds=1, cohort=6), small.population(), out=tmp_path / "run")
-    held = result.summary["unpaid"]["fairness"]
-    assert sd.core.files.as_json(held) == (tmp_path / "run/fairness.json").read_text()
+    held = json.loads((tmp_path / "run/fairness.json").read_text())
+    assert "distributions" in held
+    assert result.summary["unpaid"]["fairness"] == module.figures(held)
     assert "fairness figures" in result.statement.unpaid
 
 

@@ -73,7 +73,27 @@ def test_an_audit_stands_beside_the_claims_that_it_is_about(tmp_path):
     text = write_report([run], tmp_path / "with.html").read_text()
     assert "<h2>Audit</h2>" not in without
     assert "<h2>Audit</h2>" in text
-    assert text.count("<td>stands</td>") == 2
+    assert text.count(">stands</td>") == 2
+
+
+def test_where_records_are_protected_noise_is_that_of_a_step(tmp_path):
+    table = {
+        "data": {"name": "digits"},
+        "clients": {"partition": "iid", "clients": 10},
+        "budgets": {"delta": 1e-3, "epsilon": 4.0, "unit": "record"},
+        "model": {"name": "logistic"},
+        "method": {"name": "record-dp-fedavg", "rounds": 2, "cohort": 5, "clip_norm": 0.7},
+        "training": {"steps": 2, "batch_size": 16},
+    }
+    run_recipe(Recipe.of(table), tmp_path / "run", Means(workers=1))
+    (group,) = json.loads((tmp_path / "run/plan.json").read_text())["groups"]
+    (part,) = group["parts"]
+    assert part["cohort"] == pytest.approx(16, rel=0.01)
+    text = write_report([tmp_path / "run"], tmp_path / "r.html").read_text()
+    ratio = part["cohort"] / (part["noise_multiplier"] * np.sqrt(650))
+    assert f"{ratio:.3g}" in text[text.index('id="figure-noise"') :]
+    assert "figure-epsilon" in text  # the end alone: that is all that is known of everybody
+    assert "a step&#x27;s rate" in text
 
 
 def test_every_epsilon_is_rounded_up(runs, tmp_path):
@@ -86,15 +106,15 @@ def test_every_epsilon_is_rounded_up(runs, tmp_path):
 
 def test_public_leaves_out_what_nobody_paid_for(runs, tmp_path):
     text = write_report([runs], tmp_path / "r.html", public=True).read_text()
-    for figure in ("cohort", "norms", "clip-factors", "fairness", "time"):
+    for figure in ("cohort", "norms", "clip-factors", "fairness-clients", "fairness-groups", "time"):
         assert f"figure-{figure}" not in text
     for figure in ("accuracy", "budgets", "noise", "selection-0"):
         assert f"figure-{figure}" in text
     assert "seconds" not in text
-    assert "<td>seed</td>" not in text
-    assert "<td>left out</td>" in text
+    assert ">seed</td>" not in text
+    assert ">left out</td>" in text
     private = write_report([runs], tmp_path / "p.html", public=False).read_text()
-    assert "<td>seed</td>" in private
+    assert ">seed</td>" in private
 
 
 def test_nothing_that_is_private_is_in_the_records_of_a_public_report(runs):
