@@ -24,7 +24,7 @@ from sordino.data import DataSet, Examples
 from sordino.data.partitions import Dealt
 from sordino.engine import Task
 from sordino.planning import Against, NoisySum, Phase, Plan
-from sordino.sampling import CappedPoisson, Exactly, Law, Poisson
+from sordino.sampling import CappedPoisson, Exactly, Law, Poisson, Rota
 from sordino.training import Learnt, Visit
 from sordino.training.working import WorkingModel
 
@@ -154,6 +154,9 @@ def resized(law: Law, count: int) -> Law:
             )
         case Poisson():
             return Poisson(count, law.rate, count)
+        case Rota():
+            here = -(-count // law.turns)
+            return Rota(count, law.turns, Poisson(here, law.each.rate, here))
         case Exactly():
             return Exactly(count, max(1, round(count * law.drawn / law.clients)))
         case _:

@@ -24,7 +24,7 @@ from sordino.engine import InProcess, State
 from sordino.engine.round import play
 from sordino.methods import Method
 from sordino.planning import Against, NoisySum, Phase, Plan, price
-from sordino.sampling import Exactly, Law
+from sordino.sampling import Exactly, Law, Rota
 
 
 class View(StrEnum):
@@ -58,11 +58,6 @@ def audit_clients(
         )
     if not claim.private:
         raise UsageError(f"{method.name} adds no noise and claims nothing: there is nothing to audit")
-    if any(noisy.bands for phase in method.plan.phases for noisy in phase.sums):
-        raise UsageError(
-            "an audit scores each round by itself, and this noise is correlated over rounds: audit the recipe without "
-            "method.bands"
-        )
     coins = Canaries.tossed(len(method.plan.strata), canaries, Streams(seed))
     scores = _scores(method, coins, claim.terms.adversary, view, Streams(seed))
     findings = [
@@ -113,6 +108,7 @@ def _scores(method: Method, coins: Canaries, against: Against, view: View, strea
     executor = InProcess(task, audited, streams)
     state = State.first(task.initial(), audited)
     found = np.zeros(len(coins.inserted))
+    sums: dict[int, list[Scores]] = {}
     while state.round < plan.rounds:
         before = state
         state, _ = play(state, audited, executor, streams)
@@ -121,8 +117,17 @@ def _scores(method: Method, coins: Canaries, against: Against, view: View, strea
             if noisy.std == 0:
                 continue
             seen = sign / before.scales.get(index, 1.0) * watched.seen[index].double().numpy()
+            if noisy.bands is not None:
+                sums.setdefault(index, []).append(watched.seen[index].double().numpy())
+                continue
             for stratum in noisy.strata:
                 found[coins.of(stratum)] += _evidence(seen[coins.of(stratum)], noisy, phase, stratum)
+    for index, seen in sums.items():
+        noisy = plan.phases[0].sums[index]
+        signs = np.array([training.sign(round_) for round_ in range(plan.rounds)])
+        for stratum in noisy.strata:
+            mine = np.array(seen)[:, coins.of(stratum)]
+            found[coins.of(stratum)] = _evidence_in_turns(mine, signs, noisy, plan.phases[0], stratum)
     if view is View.SUMS:
         return found
     final = state.theta.double().numpy()[: len(found)]
@@ -133,6 +138,25 @@ def _evidence(seen: NDArray[np.float64], noisy: NoisySum, phase: Phase, stratum:
     """The log of how much likelier a round's sum is with the canary than without, along its coordinate."""
     clip = noisy.clip_norms[noisy.strata.index(stratum)]
     return evidence(seen / clip, noisy.std / clip, _rate(phase.laws[stratum]))
+
+
+def _evidence_in_turns(
+    seen: NDArray[np.float64], signs: NDArray[np.float64], noisy: NoisySum, phase: Phase, stratum: int
+) -> Scores:
+    """The same where noise is correlated over rounds, of all rounds' sums: taken back to independent noise, in which a
+    turn shows with the length of the bands that are left from its round on."""
+    law, bands = phase.laws[stratum], np.array(noisy.bands.values if noisy.bands else ())
+    assert isinstance(law, Rota)
+    clip = noisy.clip_norms[noisy.strata.index(stratum)]
+    independent = np.apply_along_axis(lambda row: np.convolve(row, bands)[: len(row)], 0, seen)
+    found = np.zeros(seen.shape[1])
+    for round_, sign in enumerate(signs):
+        turn = slice(round_ % law.turns, None, law.turns)
+        left = bands[: len(seen) - round_]
+        length = float(np.linalg.norm(left))
+        shown = sign * left @ independent[round_ : round_ + len(left), turn] / length**2
+        found[turn] += evidence(shown / clip, noisy.std / clip / length, law.each.rate)
+    return found
 
 
 def evidence(seen: Scores, noise_multiplier: float, rate: float) -> Scores:

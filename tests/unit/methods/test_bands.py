@@ -209,7 +209,16 @@ def test_digits_with_statement_ledger_and_workers_as_every_method(tmp_path):
     assert "in one of 4 rounds" in said
 
 
-def test_an_audit_says_that_it_cannot_see_through_it():
-    method = House(rounds=8, cohort=48, bands=4).compose(GROUPS)
-    with pytest.raises(UsageError, match="correlated"):
-        audit_clients(method, canaries=8)
+def test_an_audit_sees_through_it_and_finds_noise_at_half_scale():
+    """1,000 canaries see what the mechanism gives away; half the noise is found, the true noise is not too little."""
+    people = Population.of(epsilon=np.full(400, 3.0), delta=1e-4, group=np.repeat("all", 400))
+    method = House(rounds=12, cohort=60, bands=4).compose(people)
+    honest = audit_clients(method, canaries=1000, seed=1).findings[0]
+    assert 0.3 * honest.epsilon_claimed < honest.epsilon_lower <= honest.epsilon_claimed
+    (phase,) = method.plan.phases
+    weaker = dataclasses.replace(phase.sums[0], std=phase.sums[0].std / 2)
+    cheat = dataclasses.replace(
+        method, plan=dataclasses.replace(method.plan, phases=(dataclasses.replace(phase, sums=(weaker,)),))
+    )
+    caught = audit_clients(cheat, canaries=1000, seed=1, claimed=method.plan).findings[0]
+    assert caught.exceeds
