@@ -16,6 +16,23 @@ from sordino.models import build
 from sordino.training import Learnt, Visit
 from sordino.training.working import WorkingModel
 
+RECORDS = """
+[data]
+name = "digits"
+[clients]
+partition = "iid"
+clients = 12
+[budgets]
+unit = "record"
+delta = 1e-4
+uniform = { low = 1.0, high = 4.0 }
+[method]
+name = "record-dp-fedavg"
+rounds = 4
+cohort = 3
+"""
+"""A recipe in which clients add noise to their own steps."""
+
 
 def task(clients: int = 12, each: int = 4, model: str = "logistic", seed: int = 0, wild: int = 0) -> Task:
     """Random images dealt evenly; with `wild`, the last clients' inputs are huge, so their updates are too."""

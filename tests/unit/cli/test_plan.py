@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+from tests import small
 from typer.testing import CliRunner
 
 from sordino.cli.main import app
@@ -86,30 +87,13 @@ def test_errors_name_the_recipe(tmp_path):
         run(["--set", "network.dropouts=0.1"], tmp_path)
 
 
-RECORDS = """
-[data]
-name = "digits"
-[clients]
-partition = "iid"
-clients = 12
-[budgets]
-unit = "record"
-delta = 1e-4
-uniform = { low = 1.0, high = 4.0 }
-[method]
-name = "record-dp-fedavg"
-rounds = 4
-cohort = 3
-"""
-
-
 def test_a_plan_of_local_steps_shows_probabilities_bounds_and_a_picture(tmp_path):
-    shown = run(["--picture", str(tmp_path / "who.svg")], tmp_path, RECORDS)
+    shown = run(["--picture", str(tmp_path / "who.svg")], tmp_path, small.RECORDS)
     assert "p/u" in shown
     assert "[method.bound]" in shown
     assert "Corollary 2" in shown
     assert (tmp_path / "who.svg").read_bytes().startswith(b"<?xml")
-    held = json.loads(run(["--json"], tmp_path, RECORDS))
+    held = json.loads(run(["--json"], tmp_path, small.RECORDS))
     assert len(held["clients"]["probability"]) == 12
     assert held["unit"] == "record"
     assert 0 < held["memory_bytes"] < 2**30
@@ -117,16 +101,16 @@ def test_a_plan_of_local_steps_shows_probabilities_bounds_and_a_picture(tmp_path
 
 
 def test_a_step_on_a_fixed_front_end_is_measured_at_its_head(tmp_path):
-    plain = json.loads(run(["--json"], tmp_path, RECORDS))["memory_bytes"]
-    fronted = RECORDS + '[model]\nname = "scattering"\n'
+    plain = json.loads(run(["--json"], tmp_path, small.RECORDS))["memory_bytes"]
+    fronted = small.RECORDS + '[model]\nname = "scattering"\n'
     assert 0 < json.loads(run(["--json"], tmp_path, fronted))["memory_bytes"] < 20 * plain
 
 
 def test_a_run_says_before_its_first_step_what_a_step_needs(tmp_path):
-    (tmp_path / "small.toml").write_text(RECORDS)
+    (tmp_path / "small.toml").write_text(small.RECORDS)
     command = ["run", str(tmp_path / "small.toml"), "--out", str(tmp_path / "run"), "--workers", "1"]
     shown = CliRunner().invoke(app, command, catch_exceptions=False).stderr
-    needed = json.loads(run(["--json"], tmp_path, RECORDS))["memory_bytes"]
+    needed = json.loads(run(["--json"], tmp_path, small.RECORDS))["memory_bytes"]
     assert f"a step needs about {-(-needed // 2**20)} MiB" in shown.splitlines()[0]
 
 

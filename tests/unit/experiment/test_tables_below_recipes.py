@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import small
 
 from sordino.core.errors import UsageError
 from sordino.experiment.plantables import is_plan_table, plan_table
@@ -30,21 +31,6 @@ def test_there_are_tables():
     assert "clipping/table3-emnist" in table_names(RECIPES)
 
 
-RECORDS = """
-[data]
-name = "digits"
-[clients]
-partition = "iid"
-clients = 12
-[budgets]
-unit = "record"
-delta = 1e-4
-uniform = { low = 1.0, high = 4.0 }
-[method]
-name = "record-dp-fedavg"
-rounds = 4
-cohort = 3
-"""
 WHO = """
 title = "who"
 source = "nobody"
@@ -63,7 +49,7 @@ quantity = "selection_gap"
 
 
 def test_a_table_of_who_is_selected_has_a_picture_for_each_row(tmp_path):
-    (tmp_path / "records.toml").write_text(RECORDS)
+    (tmp_path / "records.toml").write_text(small.RECORDS)
     (tmp_path / "who.toml").write_text(WHO)
     outcome = plan_table(tmp_path / "who.toml")
     (unbiased,), (aware,) = outcome.figures
@@ -84,7 +70,7 @@ def test_a_table_of_who_is_selected_has_a_picture_for_each_row(tmp_path):
     ],
 )
 def test_a_table_of_who_is_selected_is_refused_where_nobody_is(change, why, tmp_path):
-    (tmp_path / "records.toml").write_text(RECORDS)
+    (tmp_path / "records.toml").write_text(small.RECORDS)
     (tmp_path / "who.toml").write_text(WHO.replace(*change))
     with pytest.raises(UsageError, match=why):
         plan_table(tmp_path / "who.toml")
