@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tests.unit.federation.sites import table
+from tests.unit.federation.sites import SIZE, opened, step, steps, table, terms
 
 from sordino.core.errors import SordinoError, UsageError
 from sordino.engine import State
@@ -18,6 +18,7 @@ from sordino.federation import messages
 from sordino.federation.messages import Answer
 from sordino.federation.operator import local
 from sordino.federation.operator.folder import Card, Patience
+from sordino.federation.operator.local import reach
 from sordino.federation.operator.network import Direct
 from sordino.federation.operator.run import FederatedRun, federate
 from sordino.federation.site import owner
@@ -174,6 +175,9 @@ def test_too_few_sites_are_awaited_and_then_stop_the_run(sites, recipe, tmp_path
         lambda body, update: (body, {"update": np.zeros(3, dtype=np.float32)}),
         lambda body, update: (body, {"update": update.astype(np.int64)}),
         lambda body, update: (body, {"update": np.full_like(update, np.nan)}),
+        lambda body, update: (body, {"update": np.full_like(update, np.inf)}),
+        lambda body, update: (body, {"update": np.full_like(update, 1e30)}),
+        lambda body, update: (body, {"update": 100 * update / np.linalg.norm(update)}),
         lambda body, update: (body, {}),
         lambda body, update: (Answer(body.run, body.round + 1, body.attempt), {"update": update}),
         lambda body, update: (messages.Opened("x", "y"), {}),
@@ -269,7 +273,7 @@ def test_an_owner_who_says_nothing_of_losses_lets_none_leave(sites, recipe, tmp_
     assert all(agent.book.ledger.runs("2026") == [] for agent in agents.values())
 
 
-@pytest.mark.parametrize("lie", [None, float("inf"), 0.5])
+@pytest.mark.parametrize("lie", [None, float("inf"), 99999.0, 0.5])
 def test_a_loss_that_is_not_as_agreed_is_refused(telling, recipe, tmp_path, lie):
     """Withheld or not a number in a run with losses; told in a run without."""
     agents, cards = telling
@@ -290,3 +294,16 @@ def test_a_loss_that_is_not_as_agreed_is_refused(telling, recipe, tmp_path, lie)
     lines = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     refusals = {(line["site"], line["reason"]) for line in lines if line["event"] == "refused"}
     assert refusals == {("clinic-b", "metrics-not-allowed")}
+
+
+@pytest.mark.parametrize("mode", ["flat", "automatic", "per-layer"])
+def test_the_largest_update_that_terms_can_make_is_within_their_reach(start, mode):
+    """Gradients that all point one way, every unit in every batch: near the bound, and never above it."""
+    agent = start(data={"client": "patient"})
+    asked = terms(
+        local=steps(sampling_rate=1.0, expected_batch=20.0, noise_multiplier=4.0, clip_norm=1e-3, mode=mode)
+    )
+    opened(agent, asked)
+    lengths = [float(np.linalg.norm(step(agent, asked, round_))) for round_ in range(3)]
+    most = reach(asked.local, 0, SIZE)
+    assert 0.1 * most < max(lengths) <= most

@@ -30,6 +30,7 @@ from sordino.training.private import LOSS, LOSS_CLIP
 Note = Callable[..., None]
 Released = tuple[NDArray[np.float32], float | None]
 """What a site answers: its update, and its loss if the terms have one."""
+RARE = math.log(1e12)
 WAIT_SECONDS = 5.0
 """How long to wait before looking again whether enough sites are there."""
 RETIRED = (Refusal.BUDGET, Refusal.ROUNDS, Refusal.FINISHED, Refusal.KILLED, Refusal.NOT_APPROVED)
@@ -99,9 +100,9 @@ def _loss(method: Method, losses: LossRelease, site: int) -> Loss:
 class NetworkExecutor:
     """Asks the sites of each chunk and adds up what they release.
 
-    A site that does not answer, or not with a well-formed vector, adds nothing in that round: the noise of the
-    others covers them without it. Asking again after a crash is safe: a site's answer to one (run, round,
-    copy) never changes.
+    A site that does not answer, or not with a well-formed vector that its terms can make, adds nothing in that
+    round: the noise of the others covers them without it. Asking again after a crash is safe: a site's answer to
+    one (run, round, copy) never changes.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class NetworkExecutor:
             self._network.exchange(asked, self._patience.answer_seconds).items() if asked else ()
         ):
             try:
-                found[place[name]] = _released(data, order, copy, self._terms[name].loss is not None)
+                found[place[name]] = _released(data, order, copy, self._terms[name])
             except RefusedError as refused:
                 self._refused(name, refused)
         return found
@@ -238,16 +239,41 @@ class NetworkExecutor:
             self.retired[name] = str(refused.name)
 
 
-def _released(data: bytes, order: Order, copy: int, wants_loss: bool) -> Released:
-    """A site's update and loss, if they are: of this round, of the model's length, finite."""
+def reach(local: LocalSteps, round_: int, dimension: int) -> float:
+    """The largest norm of an update that a site's mechanism makes: who keeps to its terms stays within it.
+
+    Each step adds at most one clipped gradient for each unit that is drawn, and noise. Both exceed their bounds
+    (Bernstein's for the draw, the Gaussian's for its norm) with a probability below 1e-12 a step.
+    """
+    batch = local.expected_batch
+    drawn = min(batch / local.sampling_rate, batch + math.sqrt(2 * batch * RARE) + RARE)
+    noise = local.noise_multiplier * (math.sqrt(dimension) + math.sqrt(2 * RARE))
+    rate = local.learning_rate * local.decay**round_
+    return 1.01 * local.steps * rate * local.clip_norm * (drawn + noise) / batch
+
+
+def _released(data: bytes, order: Order, copy: int, terms: Open) -> Released:
+    """A site's update and loss, if they are: of this round, of the model's length, and within what its terms make."""
+    assert terms.local is not None
     answer, arrays = messages.expect(data, Answer)
     update = arrays.get("update")
     if (answer.round, answer.attempt) != (order.round, copy):
         raise RefusedError(Refusal.INVALID, f"an answer to round {answer.round}, copy {answer.attempt}")
     if update is None or update.dtype != np.float32 or update.shape != tuple(order.theta.shape):
         raise RefusedError(Refusal.PARAMETERS, "an update of another shape")
-    if not np.isfinite(update).all():
-        raise RefusedError(Refusal.PARAMETERS, "an update that is not finite")
-    if (answer.loss is not None and math.isfinite(answer.loss)) is not wants_loss:
+    length, most = (
+        float(np.linalg.norm(update.astype(np.float64))),
+        reach(terms.local, order.round, len(update)),
+    )
+    if not length <= most:
+        raise RefusedError(Refusal.PARAMETERS, f"an update of norm {length:.3g}; its terms make {most:.3g}")
+    if (answer.loss is None) is not (terms.loss is None):
         raise RefusedError(Refusal.METRICS, "a loss that is not as the terms say")
+    if answer.loss is not None and terms.loss is not None and not _possible(answer.loss, terms.loss):
+        raise RefusedError(Refusal.METRICS, f"a loss of {answer.loss:.3g}, which its terms do not make")
     return update, answer.loss
+
+
+def _possible(loss: float, terms: Loss) -> bool:
+    """Whether a loss is within its bound and its noise."""
+    return abs(loss) <= terms.most * (1.01 + terms.noise_multiplier * math.sqrt(2 * RARE) / terms.divisor)
