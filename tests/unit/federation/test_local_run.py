@@ -123,6 +123,14 @@ def test_a_site_without_budget_is_retired_and_the_others_go_on(sites, recipe, tm
     assert summary["rounds"] == 12
 
 
+def test_a_run_ends_at_once_when_nobody_can_pay(sites, recipe, tmp_path):
+    agents, cards = sites
+    for agent in agents.values():
+        agent.book.ledger.set_budget("2026", np.arange(134), 0.01, 1e-3)
+    with pytest.raises(SordinoError, match=r"no site is left \(clinic-a: budget, clinic-b: budget"):
+        went(recipe, tmp_path, cards, direct(agents))
+
+
 def test_sites_that_come_late_or_leave_are_missed_and_welcome(sites, recipe, tmp_path):
     agents, cards = sites
     network = direct({name: agents[name] for name in ("clinic-a", "clinic-b")})
@@ -152,7 +160,7 @@ def test_too_few_sites_are_awaited_and_then_stop_the_run(sites, recipe, tmp_path
     monkeypatch.setattr(local, "WAIT_SECONDS", 0.01)
     agents, cards = sites
     alone = direct({"clinic-a": agents["clinic-a"]})
-    with pytest.raises(SordinoError, match="least_sites is 2; go on later with --resume"):
+    with pytest.raises(SordinoError, match=r"least_sites is 2 \(none refused\); go on later with --resume"):
         went(recipe, tmp_path, cards, alone, Patience(least_sites=2, wait_seconds=0.05))
 
     class Returning(Direct):
@@ -268,7 +276,7 @@ def test_an_owner_who_says_nothing_of_losses_lets_none_leave(sites, recipe, tmp_
     monkeypatch.setattr(local, "WAIT_SECONDS", 0.01)
     agents, cards = sites
     fair = with_method(recipe, FAIR)
-    with pytest.raises(SordinoError, match="'clinic-a' refused: metrics-not-allowed"):
+    with pytest.raises(SordinoError, match="clinic-a: metrics-not-allowed"):
         went(fair, tmp_path, cards, direct(agents), Patience(wait_seconds=0.05))
     assert all(agent.book.ledger.runs("2026") == [] for agent in agents.values())
 

@@ -174,8 +174,11 @@ class NetworkExecutor:
         answers: dict[tuple[int, int], Released] = {}
         pairs = [pair for chunk in chunks for pair in zip(chunk.clients, chunk.copies, strict=True)]
         deadline = time.monotonic() + self._patience.wait_seconds
+        told = False
         while True:
             self._admit()
+            if set(self._terms) <= set(self.retired):
+                raise SordinoError(f"round {order.round}: no site is left ({self._refusals()})")
             for copy in sorted({int(copy) for _, copy in pairs}):
                 drawn = [int(k) for k, c in pairs if c == copy and (int(k), copy) not in answers]
                 for client, released in self._ask(order, np.array(drawn, dtype=np.int64), copy).items():
@@ -188,11 +191,17 @@ class NetworkExecutor:
             if time.monotonic() + WAIT_SECONDS > deadline:
                 raise SordinoError(
                     f"round {order.round}: {len(heard)} of {len(asked)} sites answered in "
-                    f"{self._patience.wait_seconds:g} s, least_sites is {self._patience.least_sites}"
-                    + "".join(f"; '{name}' refused: {reason}" for name, reason in sorted(self._said.items()))
-                    + "; go on later with --resume"
+                    f"{self._patience.wait_seconds:g} s, least_sites is {self._patience.least_sites} "
+                    f"({self._refusals()}); go on later with --resume"
                 )
+            if not told:
+                self._note("waiting", round=order.round, heard=sorted(heard), asked=sorted(asked))
+                told = True
             time.sleep(WAIT_SECONDS)
+
+    def _refusals(self) -> str:
+        """What each site said last when it refused."""
+        return ", ".join(f"{name}: {reason}" for name, reason in sorted(self._said.items())) or "none refused"
 
     def _admit(self) -> None:
         """Opens the run at sites that are connected and were not asked yet: late ones are welcome."""
