@@ -67,12 +67,18 @@ class Proxy:
     def _one(self, inside):
         asked = b""
         while b"\r\n\r\n" not in asked:
-            asked += inside.recv(4096)
+            if not (part := inside.recv(4096)):
+                return
+            asked += part
         if not asked.startswith(f"CONNECT {OPERATOR}:{self._port} ".encode()):
             inside.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
             return
         self.connected += 1
-        outside = socket.create_connection(("127.0.0.1", self._port))
+        try:
+            outside = socket.create_connection(("127.0.0.1", self._port))
+        except OSError:
+            inside.sendall(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+            return
         inside.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
         for one, other in ((inside, outside), (outside, inside)):
             threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
