@@ -77,7 +77,7 @@ soak: $(VENV)/installed-dev ## long statistics, random kills
 	@$(BIN)/python -m pytest -m soak
 
 audit-statistics: $(VENV)/installed-dev ## how often audits raise false alarms, over 200 runs
-	@$(BIN)/python -m pytest -m soak tests/statistical/test_audit.py
+	@$(BIN)/python -m pytest -m soak -rP tests/statistical/test_audit.py
 
 bench: $(VENV)/installed-dev ## every benchmark, each beside its peers
 	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1;; esac; done

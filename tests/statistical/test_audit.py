@@ -25,10 +25,12 @@ def alarms(sound: Method, factor: float, canaries: int) -> int:
     phase = sound.plan.phases[0]
     noisy = replace(phase.sums[0], std=phase.sums[0].std * factor)
     broken = replace(sound, plan=replace(sound.plan, phases=(replace(phase, sums=(noisy,)),)))
-    return sum(
+    found = sum(
         audit_clients(broken, canaries=canaries, seed=seed, claimed=sound.plan).exceeds
         for seed in range(RUNS)
     )
+    print(f"{factor:g} of the noise, {canaries} canaries: {found} of {RUNS} audits refute the claim")
+    return found
 
 
 @pytest.mark.soak

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ def correct_guesses(scores: NDArray[np.float64], inserted: NDArray[np.bool_], gu
     return int(((scores[chosen] > 0) == inserted[chosen]).sum())
 
 
+@lru_cache(maxsize=64)
 def planned_guesses(canaries: int, mu: float, delta: float | None = None) -> int:
     """How many guesses promise most if the mechanism is as private as μ-GDP: for `epsilon_of_any` at `delta`, or
     without one for `rejects`.

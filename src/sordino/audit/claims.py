@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from dp_accounting import DpEvent
 from numpy.typing import NDArray
 
+from sordino.accounting import events
 from sordino.accounting.accountants import accountant
 from sordino.accounting.gdp import largest_mu
 from sordino.audit import bounds
@@ -39,14 +41,20 @@ class Claim:
 
     def tradeoff(self, factor: float) -> bounds.Tradeoff:
         """The trade-off function with so many times the claimed noise."""
-        spends = accountant("pld").curve(self.event(factor), DELTAS, self.relation)
-        return bounds.tradeoff(tuple((spend.delta, spend.epsilon) for spend in spends))
+        return _tradeoff(tuple(events.runs(self.event(factor))), self.relation)
 
     def epsilon_at(self, factor: float) -> float:
         """ε at δ with so many times the claimed noise; 0 for ∞ times."""
         if math.isinf(factor):
             return 0.0
         return accountant("pld").epsilon(self.event(factor), self.delta, self.relation)
+
+
+@lru_cache(maxsize=512)
+def _tradeoff(runs: tuple[tuple[DpEvent, int], ...], relation: Relation) -> bounds.Tradeoff:
+    """Asked once: the search for a factor begins alike in every audit of a plan."""
+    spends = accountant("pld").curve(events.from_runs(runs), DELTAS, relation)
+    return bounds.tradeoff(tuple((spend.delta, spend.epsilon) for spend in spends))
 
 
 def finding(claim: Claim, scores: Scores, inserted: NDArray[np.bool_], confidence: float) -> Finding:
