@@ -51,9 +51,8 @@ def of(results: dict[str, Any], budgets: int, cohort: int, rounds: int) -> str:
     hours = each_seconds * 1e9 / 3600
     return f"""# Scale, measured
 
-Figures of {date}, Python {python}: seconds of one core at work, which is CPU time, so that they do not move with what
-else a machine does; what a disk takes to write durably comes on top. Run it on your own machine before you rely on
-one.
+Figures of {date}, Python {python}: seconds of one core at work, so that they hardly move with what else a machine does;
+what a disk takes to write durably comes on top. Run it on your own machine before you rely on one.
 
 ```console
 $ python benchmarks/scale.py --write
@@ -67,7 +66,8 @@ of the smallest population), {rounds} rounds of a small model, ledger and folder
 {table(runs)}
 
 *Growth* is the exponent between the two largest: 1 is linear, 0 independent of the population. A client is
-a place in some columns, never an object.
+a place in some columns, never an object. What goes above 1 there is the kernel, which hands out memory
+by the page: without it, the columns of ten million clients take 8 times what those of one million do.
 
 - *plan* and *statement* see distinct budgets, not clients: each budget costs a search and one question to the
   accountant of record, the statement one question more for the curve of its uniform run. They grow because the

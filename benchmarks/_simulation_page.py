@@ -8,6 +8,7 @@ from typing import Any
 
 WHO = {
     "ours": "Sordino, two workers",
+    "ray": "Sordino over Ray, two workers",
     "loop": "bare loop, split over two processes",
     "loop, threads": "bare loop, two threads",
     "pfl": "pfl 0.6, one process",
@@ -63,7 +64,7 @@ def _peers(results: dict[str, Any]) -> str:
     for name, who in WHO.items():
         if name in cnn:
             lines.append(f"| {who} | {_cells(cnn, name)} | {_cells(logistic, name)} |")
-    return "\n".join([*lines, "", _split_note(results), ""])
+    return "\n".join([*lines, "", _split_note(results), _ray_note(results), ""])
 
 
 def _cells(seconds: dict[str, float], name: str) -> str:
@@ -80,6 +81,16 @@ def _split_note(results: dict[str, Any]) -> str:
     return (
         "The split loop is the ideal: two processes that train, clip and add, and do not even hand over their sums. "
         f"With the CNN\nwe take {over:+.0f} % of its time."
+    )
+
+
+def _ray_note(results: dict[str, Any]) -> str:
+    if "ratio_ray" not in results:
+        return ""
+    over = {model: 100 * (results[model]["ratio_ray"] - 1) for model in ("cnn", "logistic")}
+    return (
+        f"\nOver Ray on one machine a round takes {over['cnn']:+.0f} % of the worker pool's time with the CNN, "
+        f"{over['logistic']:+.0f} % with logistic regression."
     )
 
 

@@ -1,6 +1,6 @@
-"""Rounds per second beside pfl, Flower's simulation and a bare PyTorch loop, in one run.
+"""Rounds per second beside our own executor over Ray, pfl, Flower's simulation and a bare PyTorch loop, in one run.
 
-    python benchmarks/simulation.py [--peers pfl,flower,loop] [--rounds N] [--json] [--write]
+    python benchmarks/simulation.py [--peers ray,pfl,flower,loop] [--rounds N] [--json] [--write]
 
 6,000 clients of 10 images, 120 a round, 5 steps of batch 10, clip and noise on. Everyone is a process of its own
 on the same cores, peers in environments of their own (`.venv-peers`, built at the first run); they take turns,
@@ -59,6 +59,8 @@ def python_of(peer: str) -> str:
 def contestants(peers: list[str], model: str, rounds: int) -> dict[str, list[str]]:
     """The command of everyone who takes part."""
     found = {"ours": [sys.executable, "ours.py", str(rounds), model, str(CORES)]}
+    if "ray" in peers:
+        found["ray"] = [sys.executable, "ours.py", str(rounds), model, str(CORES), "ray"]
     if "loop" in peers:
         found["loop"] = [sys.executable, "loop.py", str(rounds), model, "split"]
         found["loop, threads"] = [sys.executable, "loop.py", str(rounds), model, "threads"]
@@ -96,7 +98,13 @@ def compared(peers: list[str], model: str, rounds: int, repeats: int) -> dict[st
                     raise
                 print(f"{name} did not finish this time: {str(failed)[-300:]}", file=sys.stderr)
     seconds = {name: statistics.median(values) for name, values in medians.items() if values}
-    names = {"pfl": "pfl", "pfl_processes": "pfl, processes", "flower": "flower", "loop": "loop"}
+    names = {
+        "pfl": "pfl",
+        "pfl_processes": "pfl, processes",
+        "flower": "flower",
+        "loop": "loop",
+        "ray": "ray",
+    }
     ratios = {
         f"ratio_{key}": round(seconds[name] / seconds["ours"], 3)
         for key, name in names.items()
@@ -161,15 +169,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peers", default="pfl,flower,loop", help="who takes part beside us; '' for nobody")
+    parser.add_argument(
+        "--peers", default="ray,pfl,flower,loop", help="who takes part beside us; '' for nobody"
+    )
     parser.add_argument("--rounds", type=int, default=10, help="timed rounds of each run")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"refresh {PAGE.name}")
     arguments = parser.parse_args()
     peers = [name for name in arguments.peers.split(",") if name]
-    if wrong := set(peers) - {"pfl", "flower", "loop"}:
-        parser.error(f"--peers {','.join(sorted(wrong))}: unknown; give some of pfl,flower,loop")
+    if wrong := set(peers) - {"ray", "pfl", "flower", "loop"}:
+        parser.error(f"--peers {','.join(sorted(wrong))}: unknown; give some of ray,pfl,flower,loop")
     cnn = compared(peers, "cnn", arguments.rounds, arguments.repeats)
     results: dict[str, Any] = {
         **{name: value for name, value in cnn.items() if name.startswith("ratio")},

@@ -1,6 +1,6 @@
-"""Ours: DP-FedAvg on the engine, exactly 120 of 6,000, by the worker pool.
+"""Ours: DP-FedAvg on the engine, exactly 120 of 6,000, by the worker pool or over Ray on this machine.
 
-python ours.py ROUNDS cnn|logistic WORKERS
+python ours.py ROUNDS cnn|logistic WORKERS [ray]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sordino.engine.state import State
 
 def main() -> None:
     rounds, name, workers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    kind = sys.argv[4] if len(sys.argv) > 4 else "local"
     images, labels = work.data()
     examples = sd.Examples(torch.from_numpy(images), torch.from_numpy(labels), 10)
     rows = work.CLIENTS * work.EACH
@@ -35,7 +36,7 @@ def main() -> None:
         privacy=sd.Terms(sampling=sd.Sampling.EXACTLY),
     ).compose(population)  # fmt: skip
     streams = Streams(0)
-    executor = executor_for(task, method, streams, workers)
+    executor = executor_for(task, method, streams, workers, kind)
     state = State.first(task.initial(), method)
     clock = work.Clock()
     for _ in range(rounds + 2):
