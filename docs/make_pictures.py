@@ -3,8 +3,7 @@
     python docs/make_pictures.py                    # about two minutes
     python docs/make_pictures.py --rounds 4 --seeds 1 --out /tmp/demo.svg
 
-House style: colours that colour-blind readers tell apart (Okabe and Ito), lines named where they end instead of
-in a legend, axes with units, and a background of its own, so that it reads on light and on dark pages.
+In the house style, with a background of its own, so that it reads on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -13,29 +12,19 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from sordino.experiment.demo import VARIANTS, demo_recipes, demo_table
 from sordino.experiment.session import run_recipe
+from sordino.experiment.style import End, colour, house_style, label_ends
 
-COLOURS = {"non-private": "#555555", "individual": "#0072B2", "strictest": "#D55E00"}
+INKS = {"non-private": colour(5), "individual": colour(0), "strictest": colour(1)}
 NAMES = {
     "non-private": "no privacy",
     "individual": "ε = 1, 3 or 8, each their own",
     "strictest": "ε = 1 for all",
 }
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#666666",
-    "axes.facecolor": "#FFFFFF",
-    "figure.facecolor": "#FFFFFF",
-    "svg.hashsalt": "sordino",
-}
-
 Curves = dict[str, np.ndarray]
 
 
@@ -57,34 +46,25 @@ def measure(rounds: int | None, seeds: int) -> Curves:
 
 def draw(curves: Curves, out: Path) -> None:
     """Mean over the seeds as a line, the range over them as a band."""
-    mpl.use("svg")
-    from matplotlib import pyplot as plt
-
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(8.4, 4.0), layout="constrained")
+    with house_style(alone=True):
+        figure = Figure(figsize=(8.4, 4.0), layout="constrained")
+        axes = figure.subplots()
+        ends: list[End] = []
         for name, values in curves.items():
             rounds = np.arange(1, values.shape[1] + 1)
             mean = values.mean(axis=0)
             axes.fill_between(
-                rounds, values.min(axis=0), values.max(axis=0), color=COLOURS[name], alpha=0.18, linewidth=0
+                rounds, values.min(axis=0), values.max(axis=0), color=INKS[name], alpha=0.18, linewidth=0
             )
-            axes.plot(rounds, mean, color=COLOURS[name], linewidth=2)
-            axes.annotate(
-                f"{mean[-1]:.1f} %  {NAMES[name]}",
-                (rounds[-1], mean[-1]),
-                xytext=(8, 0),
-                textcoords="offset points",
-                va="center",
-                color=COLOURS[name],
-                annotation_clip=False,
-            )
+            axes.plot(rounds, mean, color=INKS[name], linewidth=2)
+            ends.append(End(float(mean[-1]), f"{mean[-1]:.1f} %  {NAMES[name]}", INKS[name]))
         axes.set_xlim(1, rounds[-1])
         axes.set_ylim(50, 100)
         axes.set_xlabel("round")
         axes.set_ylabel("test accuracy (%)")
-        axes.grid(axis="y", color="#E4E4E4")
+        axes.grid(axis="y")
+        label_ends(axes, ends)
         figure.savefig(out, format="svg", metadata={"Date": None})
-        plt.close(figure)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,13 @@ from sordino.experiment import toml
 from sordino.experiment.demo import demo_recipes, demo_table
 from sordino.experiment.live import Progress, together
 from sordino.experiment.recipe import Recipe
-from sordino.experiment.result import Result, comparison
+from sordino.experiment.result import Result, comparison, in_lines
 from sordino.experiment.session import Means, resume_recipe, run_recipe
 from sordino.experiment.trackers import TRACKERS, tracked
 from sordino.methods import METHODS
+
+WIDEST = 10_000
+"""Columns that no table of runs needs."""
 
 
 def run(
@@ -108,8 +112,17 @@ def _show(results: list[Result], folder: Path, as_json: bool) -> None:
         output.to_json({**main, "compared_with": rest} if rest else main)
         return
     console = Console()
+    table = comparison(summaries)
     console.print()
-    console.print(comparison(summaries))
+    if console.measure(table, options=console.options.update(width=WIDEST)).maximum <= console.width:
+        console.print(table)
+    else:
+        print("\n".join(in_lines(summaries)))
+    if all(summary["epsilon_max"] is None for summary in summaries):
+        said = (
+            "nothing is guaranteed to anybody: budgets under [budgets] and a private method would change that"
+        )
+        print(f"sordino: {said}", file=sys.stderr)
     console.print()
     console.print(f"Recorded in {folder}; to look at: {folder / 'report.html'}", soft_wrap=True)
 

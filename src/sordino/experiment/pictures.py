@@ -1,7 +1,6 @@
 """Pictures of tables: figures beside the paper's, and curves over the rounds.
 
-Colours that colour-blind readers tell apart (Okabe and Ito), things named where they are instead of in a legend,
-and a background of its own, so that a picture reads on light and on dark pages.
+In the house style, with a background of their own, so that a picture reads on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -10,35 +9,26 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from sordino.experiment.folder import RunFolder
 from sordino.experiment.session import Means
+from sordino.experiment.style import INK, End, colour, house_style, label_ends
 from sordino.experiment.tablefile import Kind
 from sordino.experiment.updates import next_updates
 
 if TYPE_CHECKING:
     from sordino.experiment.reproduce import Outcome, Value
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
-PAPER = "#333333"
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#666666",
-    "axes.facecolor": "#FFFFFF",
-    "figure.facecolor": "#FFFFFF",
-    "svg.hashsalt": "sordino",
-}
+WIDTH = 8.4
+"""Inches: as wide as a page of text, at the size of its letters."""
+END_SPACING = 0.085
 
 
 def draw(outcome: Outcome, kind: Kind, means: Means) -> bytes:
     """A picture of a table, as SVG; the same bytes for the same figures."""
-    with mpl.rc_context(STYLE):
+    with house_style(alone=True):
         match kind:
             case "dots":
                 figure = _dots(outcome)
@@ -57,20 +47,22 @@ def _dots(outcome: Outcome) -> Figure:
     plain = [value for value in outcome.values if value.column.drop_from is None]
     drops = [value for value in outcome.values if value.column.drop_from is not None]
     parts = [part for part in (plain, drops) if part]
-    figure = Figure(figsize=(8.4, 1.0 + 0.34 * len(outcome.values) + 0.3 * len(parts)), layout="constrained")
+    figure = Figure(
+        figsize=(WIDTH, 1.0 + 0.34 * len(outcome.values) + 0.3 * len(parts)), layout="constrained"
+    )
     heights = [len(part) for part in parts]
     panels: Any = figure.subplots(len(parts), 1, squeeze=False, height_ratios=heights)
-    colour = _colours(outcome)
+    inks = _colours(outcome)
     for axes, part in zip(panels[:, 0], parts, strict=True):
         for place, value in enumerate(part):
-            _dot(axes, place, value, outcome, colour[value.column.name])
+            _dot(axes, place, value, outcome, inks[value.column.name])
         axes.set_yticks(range(len(part)), [f"{value.row.name} · {value.column.name}" for value in part])
         axes.set_ylim(len(part) - 0.5, -0.5)
-        axes.grid(axis="x", color="#DDDDDD")
+        axes.grid(axis="x")
         axes.set_axisbelow(True)
         axes.set_xlabel(_unit(outcome) if part is plain else f"drop of {_unit(outcome)}")
     printed = any(value.paper is not None for value in outcome.values)
-    figure.suptitle("● ours ± spread over seeds" + "   ◇ the paper" * printed, fontsize=10, x=0.5)
+    figure.suptitle("● ours ± spread over seeds" + "   ◇ the paper" * printed, x=0.5)
     return figure
 
 
@@ -78,7 +70,7 @@ def _dot(axes: Any, place: int, value: Value, outcome: Outcome, colour: str) -> 
     mean, spread = value.ours.mean * outcome.scale, (value.ours.spread or 0) * outcome.scale
     axes.errorbar(mean, place, xerr=spread, fmt="o", color=colour, capsize=3, markersize=6)
     if value.paper is not None:
-        axes.plot(value.paper, place, "D", markerfacecolor="none", markeredgecolor=PAPER, markersize=7)
+        axes.plot(value.paper, place, "D", markerfacecolor="none", markeredgecolor=INK, markersize=7)
     said = f"{value.ours.text(outcome.scale, outcome.digits)}   ε {value.cost}"
     axes.annotate(said, (1.02, place), xycoords=("axes fraction", "data"), va="center", color=colour)
 
@@ -86,23 +78,23 @@ def _dot(axes: Any, place: int, value: Value, outcome: Outcome, colour: str) -> 
 def _lines(outcome: Outcome) -> Figure:
     """A panel for each row: test accuracy over the rounds, the mean of the seeds and their range."""
     rows = [row for row in outcome.plot.table.rows if any(value.row is row for value in outcome.values)]
-    figure = Figure(figsize=(8.4, 2.9 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.9 * len(rows)), layout="constrained")
     panels: Any = figure.subplots(len(rows), 1, squeeze=False)
-    colour = _colours(outcome)
+    inks = _colours(outcome)
     for axes, row in zip(panels[:, 0], rows, strict=True):
-        ends: list[tuple[float, str, str]] = []
+        ends: list[End] = []
         for value in (value for value in outcome.values if value.row is row):
             name = value.column.name
             curves = [_curve(cell.folder, outcome) for cell in outcome.plot.runs[row.name, name]]
             rounds, heights = curves[0][0], np.array([curve[1] for curve in curves])
-            axes.plot(rounds, heights.mean(axis=0), color=colour[name], linewidth=2)
+            axes.plot(rounds, heights.mean(axis=0), color=inks[name], linewidth=2)
             axes.fill_between(
-                rounds, heights.min(axis=0), heights.max(axis=0), color=colour[name], alpha=0.18, linewidth=0
+                rounds, heights.min(axis=0), heights.max(axis=0), color=inks[name], alpha=0.18, linewidth=0
             )
             last = float(heights[:, -1].mean())
-            ends.append((last, f"{last:.{outcome.digits}f}  {name}, ε {value.cost}", colour[name]))
-        _name_ends(axes, ends)
-        axes.set_title(row.name, loc="left", fontsize=10)
+            ends.append(End(last, f"{last:.{outcome.digits}f}  {name}, ε {value.cost}", inks[name]))
+        label_ends(axes, ends, END_SPACING)
+        axes.set_title(row.name, loc="left")
         axes.set_ylabel(_unit(outcome))
     panels[-1, 0].set_xlabel("round")
     return figure
@@ -118,27 +110,17 @@ def _updates(outcome: Outcome, means: Means) -> Figure:
         place = [r.name for r in rows].index(row), [c.name for c in columns].index(column)
         axes = panels[place]
         found = next_updates(cells[0].folder, means.data_dir, means.shelf)
-        axes.plot(found.norms, found.angles, "o", color=COLOURS[0], alpha=0.5, markersize=4, linewidth=0)
-        axes.plot(found.mean_norm, found.mean_angle, "o", color="black", markersize=7)
+        axes.plot(found.norms, found.angles, "o", color=colour(0), alpha=0.5, markersize=4, linewidth=0)
+        axes.plot(found.mean_norm, found.mean_angle, "o", color=INK, markersize=7)
         spread = float(found.norms.std() / found.norms.mean())
         said = f"{row} · {column}, round {found.round}\nnorms vary by {100 * spread:.0f} %"
-        axes.set_title(said, loc="left", fontsize=10)
+        axes.set_title(said, loc="left")
     for axes in panels[:, 0]:
         axes.set_ylabel("angle to the last\naggregate, degrees")
     for axes in panels[-1, :]:
         axes.set_xlabel("norm of the update")
-    figure.suptitle("blue: each client's update   black: their mean", fontsize=10)
+    figure.suptitle("blue: each client's update   black: their mean")
     return figure
-
-
-def _name_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:
-    """Names lines at their ends, one below the other where they would overlap."""
-    low, high = axes.get_ylim()
-    gap = (high - low) * 0.085
-    place = float("inf")
-    for height, text, colour in sorted(ends, reverse=True):
-        place = min(height, place - gap)
-        axes.annotate(text, (1.01, place), xycoords=("axes fraction", "data"), va="center", color=colour)
 
 
 def _curve(folder: Any, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +132,7 @@ def _curve(folder: Any, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
 
 def _colours(outcome: Outcome) -> dict[str, str]:
     names = [column.name for column in outcome.plot.table.columns]
-    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+    return {name: colour(place) for place, name in enumerate(names)}
 
 
 def _unit(outcome: Outcome) -> str:
@@ -160,18 +142,17 @@ def _unit(outcome: Outcome) -> str:
 
 def labelled_lines(labels: Sequence[str], lines: Mapping[str, Sequence[float]], unit: str) -> bytes:
     """A line for each name over the same labelled places, as SVG."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+    with house_style(alone=True):
+        figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
         axes: Any = figure.subplots()
-        ends: list[tuple[float, str, str]] = []
+        ends: list[End] = []
         for place, (name, heights) in enumerate(lines.items()):
-            colour = COLOURS[place % len(COLOURS)]
-            axes.plot(range(len(labels)), heights, color=colour, linewidth=2, marker="o", markersize=4)
-            ends.append((heights[-1], f"{heights[-1]:.3g}  {name}", colour))
+            axes.plot(range(len(labels)), heights, color=colour(place), linewidth=2, marker="o", markersize=4)
+            ends.append(End(heights[-1], f"{heights[-1]:.3g}  {name}", colour(place)))
         axes.set_xticks(range(len(labels)), labels)
         axes.set_ylabel(unit)
         axes.set_ylim(bottom=0)
-        _name_ends(axes, ends)
+        label_ends(axes, ends, END_SPACING)
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
     return out.getvalue()

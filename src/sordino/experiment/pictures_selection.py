@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from sordino.experiment.pictures import STYLE
+from sordino.experiment.style import MUTED, SHADES, house_style
 from sordino.planning.records import Records
 
 
@@ -22,16 +21,16 @@ def draw_selection(records: Records) -> bytes:
     finite = np.isfinite(budgets)
     top = float(budgets[finite].max()) if finite.any() else 1.0
     heights = np.where(finite, budgets, 1.12 * top)
-    with mpl.rc_context(STYLE):
+    with house_style(alone=True):
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axes: Any = figure.subplots()
         dots = axes.scatter(
             population.sizes[members],
             heights,
             c=100 * chosen.p,
-            cmap="viridis",
+            cmap=SHADES,
             s=28,
-            edgecolor="#33333380",
+            edgecolor=MUTED,
             linewidth=0.5,
         )
         axes.set_xlabel("declared size")

@@ -133,5 +133,16 @@ def comparison(summaries: list[dict[str, Any]]) -> Table:
     return table
 
 
+def in_lines(summaries: list[dict[str, Any]]) -> list[str]:
+    """What `comparison` says where a table would not fit: figures are never cut short."""
+    lines: list[str] = []
+    for summary in summaries:
+        lines.append(f"{summary['name']}, {summary['method']}: accuracy {100 * summary['accuracy']:.1f} %")
+        spent = [f"{group} {_epsilon(value)}" for group, value in summary["epsilon_by_group"].items()]
+        delta = "" if summary["epsilon_max"] is None else f"; δ {summary['delta']:.2g}"
+        lines.append(f"  ε {', '.join(spent)}{delta}")
+    return lines
+
+
 def _epsilon(value: float | None) -> str:
     return "∞" if value is None else f"{value:.2f}"

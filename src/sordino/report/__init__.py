@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sordino.core.files import write_text
+from sordino.experiment.style import house_style
 from sordino.report.drawing import Drawing
 from sordino.report.page import page, sections
 from sordino.report.records import find
 from sordino.report.series import grouped
-from sordino.report.style import house_style
 
 __all__ = ["write_report"]
 

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from sordino.accounting.statement import rounded_up
+from sordino.experiment.style import INK, MUTED, SHADES, End, axes, colour, dash, label_ends, log_ticks
 from sordino.report.drawing import Drawing, nice_limits, short
 from sordino.report.records import Clients
 from sordino.report.series import Floats, Series
-from sordino.report.style import INK, MUTED, End, axes, colour, dash, label_ends, log_ticks
 
-SHADES = ListedColormap(colormaps["cividis"](np.linspace(0.22, 0.95, 200)))
-"""From blue to yellow, without the ends that vanish on dark or on light pages."""
 MOST_GROUPS = 12
 MOST_ROWS = 16
 MOST_SERIES = 6

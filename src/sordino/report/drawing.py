@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sordino.experiment.style import End, axes, colour, dash, label_ends
 from sordino.report.series import Curve, Series
-from sordino.report.style import End, axes, colour, dash, inline, label_ends
+from sordino.report.svg import inline
 
 MOST_LINES = 12
 """Series in one figure; beyond, a figure shows the first ones and says so."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from sordino.experiment.style import INK, MUTED, PAPER, End, axes, colour, label_ends
 from sordino.report import tables
 from sordino.report.drawing import MOST_LINES, Drawing, band, line, only_first, short
 from sordino.report.series import Curve, Floats, Series
-from sordino.report.style import INK, MUTED, PAPER, End, axes, colour, label_ends
 
 MOST_ROWS = 24
 SCORES = (("accuracy", 100.0), ("loss", 1.0))

@@ -10,10 +10,10 @@ from html import escape
 from importlib.resources import files
 
 from sordino._version import __version__
+from sordino.experiment.style import DARK, VARIABLES
 from sordino.report import budgets, fairness, tables, training, words
 from sordino.report.drawing import Drawing
 from sordino.report.series import Series
-from sordino.report.style import DARK, VARIABLES
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'"
 """Forbids the browser to load anything for this page, whatever may stand in it."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from sordino.experiment.style import MUTED, End, axes, colour, dash, label_ends, log_ticks
 from sordino.report.drawing import (
     MOST_LINES,
     Drawing,
@@ -18,7 +19,6 @@ from sordino.report.drawing import (
     short,
 )
 from sordino.report.series import Curve, Series
-from sordino.report.style import MUTED, End, axes, colour, dash, label_ends, log_ticks
 
 ACCURACY = Quantity("accuracy", "accuracy", "Accuracy", "test accuracy (%)", 100, ".1f", " %", level=False)
 LOSS = Quantity("loss", "loss", "Loss", "test loss (nats)", digits=".3g")

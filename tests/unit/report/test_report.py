@@ -21,11 +21,11 @@ from sordino.data.sources.table import load_table
 from sordino.experiment.live import Begun
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.session import Means, run_recipe
+from sordino.experiment.style import COLOURS, DARK, INK, MUTED, PAPER, apart
 from sordino.report import write_report
 from sordino.report.budgets import staircase
 from sordino.report.records import find
 from sordino.report.series import grouped
-from sordino.report.style import COLOURS, DARK, INK, MUTED, PAPER, apart
 
 
 def test_runs_that_differ_in_their_seed_share_a_band(runs):

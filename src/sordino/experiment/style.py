@@ -1,10 +1,12 @@
-"""The house style of every figure: colours that colour-blind readers tell apart, lines named where they end,
-axes with units, and one drawing for light and dark pages."""
+"""The house style of every figure, in reports, of tables and in the documentation.
+
+Colours that colour-blind readers tell apart, lines named where they end instead of in a legend, axes with units. In
+a page the same drawing serves light and dark; a picture that stands alone brings its own background and its letters as
+outlines.
+"""
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,15 +14,20 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 INK, MUTED, GRID, PAPER = "#1b1f23", "#57606a", "#dfe3e8", "#ffffff"
 COLOURS = ("#0067a5", "#b34700", "#00705a", "#98366f", "#6b5f00", "#565f66")
 """Blue, vermilion, green, purple, olive, grey: after Okabe and Ito, dark enough for text on white."""
+
+SHADES = ListedColormap(colormaps["cividis"](np.linspace(0.22, 0.95, 200)))
+"""From blue to yellow, without the ends that vanish on dark or on light pages."""
 
 DARK = {
     INK: "#e8eaed",
@@ -65,9 +72,17 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def house_style() -> AbstractContextManager[None]:
-    """The style, for a `with` around everything that is drawn."""
-    return mpl.rc_context(_STYLE)
+_ALONE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "figure.titlesize": 10,
+    "svg.fonttype": "path",
+}
+
+
+def house_style(*, alone: bool = False) -> AbstractContextManager[None]:
+    """The style, for a `with` around everything that is drawn; `alone`: a file of its own, not a part of a page."""
+    return mpl.rc_context(_STYLE | _ALONE if alone else _STYLE)
 
 
 def colour(place: int) -> str:
@@ -150,30 +165,3 @@ def apart(wanted: Sequence[float], spacing: float) -> list[float]:
     for middle, many in blocks:
         places.extend(middle + spacing * (i - (many - 1) / 2) for i in range(many))
     return places
-
-
-def inline(figure: Figure, key: str, alt: str) -> str:
-    """A figure as SVG to stand in a page: its colours are the page's, its names unique, its text is text."""
-    figure.patch.set_visible(False)
-    text = _svg(figure)
-    figure.patch.set_visible(True)
-    for light, name in VARIABLES.items():
-        text = text.replace(light, f"var(--{name})")
-    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font: \1px var(--sans)", text)
-    text = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{key}-", text)
-    box = re.search(r'viewBox="[^"]*"', text)
-    assert box is not None
-    body = text[text.index(">", text.index("<svg")) + 1 :]
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
-    body = re.sub(r"\s*\n\s*", "\n", body)
-    return f'<svg role="img" aria-label="{alt}" {box[0]} xmlns:xlink="http://www.w3.org/1999/xlink">{body}'
-
-
-def _svg(figure: Figure) -> str:
-    engine = figure.get_layout_engine()
-    if engine is not None:  # once: a figure that is saved with an engine is laid out and drawn twice
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
