@@ -73,7 +73,7 @@ class HostileLab(Lab):
             self._serve(name)
         arguments = () if self.user else ("--insecure",)
         self.start(f"{CLINIC}.agent", "site", self.folder / CLINIC / "site.toml", *arguments)
-        self._wait(f"{CLINIC}.agent", lambda: owner.health(self.configs[CLINIC]).startswith("sordino"), 60.0)
+        self._wait(f"{CLINIC}.agent", lambda: owner.health(self.configs[CLINIC]).startswith("sordino"))
 
     def __exit__(self, *raised: Any) -> None:
         for door in self._doors:
@@ -151,7 +151,7 @@ class Rogue:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(path))
             listener.listen(1)
-            listener.settimeout(120.0)
+            listener.settimeout(300.0)
             lab.link.connect()
             self._wait_for(lab)
             lab.link.flwr("run", str(bundle), CONNECTION, "--run-config", f'socket="{path}"')
@@ -181,7 +181,7 @@ class Rogue:
 
     def _wait_for(self, lab: HostileLab) -> None:
         """Until all SuperNodes are connected."""
-        deadline = time.monotonic() + 120.0
+        deadline = time.monotonic() + 300.0
         while time.monotonic() < deadline:
             listed = lab.link.flwr("supernode", "list", CONNECTION)["nodes"]
             if sum(node["status"] == "online" for node in listed) > len(WARDS):

@@ -24,10 +24,10 @@ from sordino.federation.operator.folder import OperatorFolder
 pytestmark = FEDERATION
 
 
-def status(port, path, authority=None):
+def status(port, path, authority=None, data=b"{}"):
     context = ssl.create_default_context(cafile=str(authority)) if authority else None
     scheme = "https" if authority else "http"
-    request = urllib.request.Request(f"{scheme}://127.0.0.1:{port}{path}", data=b"{}", method="POST")
+    request = urllib.request.Request(f"{scheme}://127.0.0.1:{port}{path}", data=data)
     try:
         with urllib.request.urlopen(request, context=context, timeout=20) as reply:
             return reply.status
@@ -38,6 +38,7 @@ def status(port, path, authority=None):
 def test_strangers_reach_the_fleet_and_health_alone(lab, tmp_path):
     port = OperatorFolder.read(lab.operator).superlink.port
     authority = lab.operator / "certs" / "ca.crt"
+    assert status(port, "/health", authority, data=None) == 200
     for path in ("/v1/control/start-run", "/v1/runtime/pull-task", "/v1/control/register-node", "/docs", "/"):
         assert status(port, path, authority) == 403
     for path in (

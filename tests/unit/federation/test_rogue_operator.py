@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.federation.sites import SIZE, closed, opened, step, steps, terms, theta
 
+import sordino.federation.site.agent
 from sordino.federation import messages
 from sordino.federation.messages import Answer, Close, Loss, Model, Step
 from sordino.federation.refusals import Refusal, RefusedError
@@ -250,6 +251,24 @@ def test_an_operator_who_may_know_nothing_learns_nothing(start):
     assert (receipt.epsilon, receipt.head) == (None, None)
     end = closed(silent, terms())
     assert (end.epsilon, end.releases, end.head) == (None, None, None)
+
+
+def test_what_is_refused_leaves_nothing_behind_that_grows(agent):
+    """A flood of terms: neither rows nor names are used up, and the right terms can follow under the same name."""
+    dear = terms(local=steps(noise_multiplier=0.5))
+    for asked in (dear, terms(run="run-2", purpose="other"), terms(run="run-3", delta=0.5)):
+        agent.answer(messages.encode(asked))
+    assert agent.vault.runs() == []
+    assert refusal(agent, dear) == Refusal.BUDGET
+    assert refusal(agent, terms()) is None
+
+
+def test_a_flood_of_runs_that_wait_for_their_owner_ends(start, monkeypatch):
+    monkeypatch.setattr(sordino.federation.site.agent, "MOST_WAITING", 3)
+    agent = start(allow={"approval": "by-hand"})
+    for number in range(5):
+        assert refusal(agent, terms(run=f"run-{number}")) == Refusal.AWAITING_APPROVAL
+    assert [row.run for row in agent.vault.runs()] == ["run-0", "run-1", "run-2"]
 
 
 def test_every_refusal_is_in_the_owners_log(agent):

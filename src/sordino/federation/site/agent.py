@@ -51,6 +51,9 @@ from sordino.training.working import WorkingModel
 LARGEST = 1e6
 """No parameter of a model that anybody wants to train is larger."""
 
+MOST_WAITING = 100
+"""Runs that may wait for their owner: an operator who asks for more fills no disk."""
+
 Given = dict[str, NDArray[Any]]
 
 
@@ -144,7 +147,12 @@ class Agent:
             )
         if row.status != "open":
             self.vault.note(replace(row, turns=json.dumps(turns.tolist())))
-        receipt = self.book.reserve(terms.run, priced, terms.releases)
+        try:
+            receipt = self.book.reserve(terms.run, priced, terms.releases)
+        except RefusedError:
+            if self.config.allow.approval == "automatic":
+                self.vault.strike(terms.run)
+            raise
         if row.status != "open":
             self.vault.note(replace(row, status="open", turns=json.dumps(turns.tolist())))
             self.log.note(
@@ -335,7 +343,8 @@ class Agent:
         if row is None:
             status = "pending" if by_hand else "approved"
             row = RunRow(terms.run, terms.digest(), messages.encode(terms), status)
-            self.vault.note(row)
+            if by_hand and self.vault.waiting() < MOST_WAITING:
+                self.vault.note(row)
         if row.status == "denied":
             raise RefusedError(Refusal.NOT_APPROVED, f"the owner denied run '{terms.run}'")
         if row.status == "pending":

@@ -130,6 +130,14 @@ class Vault:
             (row.run, row.digest, row.terms, row.status, row.turns),
         )
 
+    def strike(self, run: str) -> None:
+        """Forgets a run that was never opened, because nobody could pay for it."""
+        self._database.execute("DELETE FROM run WHERE run = ? AND status = 'approved'", (run,))
+
+    def waiting(self) -> int:
+        """How many runs wait for the owner."""
+        return self._database.execute("SELECT COUNT(*) FROM run WHERE status = 'pending'").fetchone()[0]
+
     def decide(self, run: str, decision: Literal["approved", "denied"]) -> None:
         """The owner's word on a run that waits. Refuses a run that does not."""
         row = self.run(run)
