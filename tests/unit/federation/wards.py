@@ -97,7 +97,7 @@ def federated(
     """The parameters of a run over a network, whose draws are those of the simulation."""
     top_up = lambda round_: top_up_bytes(STREAMS, round_, 0)  # noqa: E731
     monkeypatch.setattr(running._summed, "__defaults__", (top_up,))
-    patience = Patience(answer_seconds=240.0, wait_seconds=60.0, spare_rounds=0)
+    patience = Patience(answer_seconds=120.0, wait_seconds=600.0, spare_rounds=0)
     summary = federate(recipe, run, cards, network, patience)
     assert summary["guarantee"] is False
     assert [summary["sites"][name]["releases"] for name in WARDS] in ([summary["rounds"]] * 3, [None] * 3)
