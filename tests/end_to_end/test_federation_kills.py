@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
@@ -93,9 +93,16 @@ class Proxy:
             other.close()
 
 
+@contextmanager
 def federation(folder, method, rounds, **site):
     """A lab with three sites, one behind a proxy, whose answers take two seconds, so that a kill meets one."""
-    lab = Lab(folder)
+    with Lab(folder) as lab:
+        fill(lab, method, rounds, site)
+        yield lab
+
+
+def fill(lab, method, rounds, site):
+    folder = lab.folder
     lab.start_operator(OPERATOR, answer_seconds=120.0, wait_seconds=600.0, least_sites=2, spare_rounds=20)
     lab.proxy = Proxy(OperatorFolder.read(lab.operator).superlink.port)
     for seed, name in enumerate(NAMES):
@@ -116,7 +123,6 @@ def federation(folder, method, rounds, **site):
     recipe = {"name": "killed", "data": data, "model": {"name": "logistic"}, **method}
     recipe["method"] = {**recipe["method"], "rounds": rounds}
     write_text(folder / "recipe.toml", toml.write(recipe))
-    return lab
 
 
 def configs(lab):

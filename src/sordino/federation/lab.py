@@ -5,6 +5,7 @@ Agents and SuperNodes run as one user here, which is what `--insecure` is for; e
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -98,7 +99,7 @@ class Lab:
         self.start(f"{name}.node", "serve", self.folder / name / "node", *options)
 
     def start(self, name: str, *arguments: object) -> subprocess.Popen[bytes]:
-        """A command of `sordino federation` that runs on; its group can be killed alone."""
+        """A command of `sordino federation` that runs on."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(_command(*arguments), stdout=log, stderr=log, start_new_session=True)
         self._processes[name] = process
@@ -107,7 +108,9 @@ class Lab:
     def kill(self, name: str) -> None:
         """kill -9 of a process and of all that it started."""
         process = self._processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        for pid in (process.pid, *_descendants(process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
     def kill_program(self, name: str, program: str, seconds: float = 60.0) -> None:

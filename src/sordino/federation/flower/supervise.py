@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -42,6 +44,7 @@ class _Kept:
         """Starts it if it is due; notes its end."""
         now = time.monotonic()
         if self.process is not None and self.process.poll() is not None:
+            self._sweep(self.process)
             self.failures = 0 if now - self.started > _STEADY_SECONDS else self.failures + 1
             pause = _PAUSES[min(self.failures, len(_PAUSES) - 1)]
             self.due = now + pause
@@ -52,7 +55,27 @@ class _Kept:
             self.started = now
             with self.log.open("ab") as log:
                 command, around = self.program.command, self.program.environment
-                self.process = subprocess.Popen(command, env=around, stdout=log, stderr=log)
+                self.process = subprocess.Popen(command, env=around, stdout=log, stderr=log, process_group=0)
+
+    def ask(self) -> None:
+        """Asks it to end."""
+        if self.process is not None:
+            self.process.terminate()
+
+    def stop(self) -> None:
+        """Ends it, politely for ten seconds, and all that it started."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self._sweep(self.process)
+
+    def _sweep(self, process: subprocess.Popen[bytes]) -> None:
+        """Kills what a program left behind: a ClientApp whose run died can wait for ever."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def supervise(programs: list[Program], logs: Path) -> None:
@@ -73,11 +96,7 @@ def supervise(programs: list[Program], logs: Path) -> None:
                 one.look()
             time.sleep(_LOOK_SECONDS)
     finally:
-        running = [one.process for one in kept if one.process is not None]
-        for process in running:
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        for one in kept:
+            one.ask()
+        for one in kept:
+            one.stop()
