@@ -73,14 +73,14 @@ test-data: $(VENV)/installed-dev ## the tests on real data sets, from SORDINO_DA
 	@test -d "$(SORDINO_DATA)" || { echo 'make test-data needs SORDINO_DATA, the folder with the data sets' >&2; exit 2; }
 	@$(BIN)/python -m pytest -n auto -m 'data and not soak'
 
-soak: $(VENV)/installed-dev ## long statistics, random kills
-	@$(BIN)/python -m pytest -m soak
+soak: $(VENV)/installed-dev .venv-flower/installed ## long statistics, random kills
+	@SORDINO_FLOWER=$(FLOWER) $(BIN)/python -m pytest -m soak
 
 audit-statistics: $(VENV)/installed-dev ## how often audits raise false alarms, over 200 runs
 	@$(BIN)/python -m pytest -m soak -rP tests/statistical/test_audit.py
 
-bench: $(VENV)/installed-dev ## every benchmark, each beside its peers
-	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1;; esac; done
+bench: $(VENV)/installed-dev .venv-flower/installed ## every benchmark, each beside its peers
+	@export SORDINO_FLOWER=$(FLOWER); for file in benchmarks/*.py; do case $$file in */_*) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1;; esac; done
 
 reproduce: $(VENV)/installed-dev ## run a table or figure of the papers: make reproduce TABLE=name
 	@$(BIN)/sordino reproduce "$(TABLE)"
