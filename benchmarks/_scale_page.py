@@ -66,13 +66,14 @@ of the smallest population), {rounds} rounds of a small model, ledger and folder
 {table(runs)}
 
 *Growth* is the exponent between the two largest: 1 is linear, 0 independent of the population. A client is
-a place in some columns, never an object. What goes above 1 there is the kernel, which hands out memory
-by the page: without it, the columns of ten million clients take 8 times what those of one million do.
+a place in some columns, never an object. Above 1 the kernel shows, which hands out memory by the page: without
+its share the population of ten million takes 8 times the work of one million.
 
 - *plan* and *statement* see distinct budgets, not clients: each budget costs a search and one question to the
   accountant of record, the statement one question more for the curve of its uniform run. They grow because the
   same cohort of more clients is a smaller sampling rate, whose losses need a finer grid.
-- *draw a cohort* and *note a round* are what a round costs besides training. They do not depend on the population.
+- *draw a cohort* and *note a round* are what a round costs besides training, a mean over the rounds. Up to a million
+  clients neither moves; at ten million both are still below a tenth of a second, on a machine that was short of memory.
 - *enrol, charge* is SQLite with full synchronisation: the population with its budgets once, then the run. *close*
   reads every account once more, to assert that none is over its budget.
 - *spend.csv* has a row for each client; *report* reads it.

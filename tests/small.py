@@ -12,8 +12,9 @@ from sordino.budgets import Population
 from sordino.data import DataSet, Examples
 from sordino.data.partitions import Dealt
 from sordino.engine import Task
+from sordino.methods import DpFedAvg, Method
 from sordino.models import build
-from sordino.training import Learnt, Visit
+from sordino.training import Learnt, LocalSgd, Visit
 from sordino.training.working import WorkingModel
 
 RECORDS = """
@@ -50,6 +51,18 @@ def task(clients: int = 12, each: int = 4, model: str = "logistic", seed: int = 
 def population(clients: int = 12, epsilon: float = math.inf, delta: float = 1e-3) -> Population:
     """Everyone with one budget."""
     return Population.of(epsilon=np.full(clients, epsilon), delta=delta, sizes=4)
+
+
+def cnn() -> Task:
+    """Sixty clients and a small convolutional network."""
+    return task(clients=60, model="cnn")
+
+
+def rounds() -> Method:
+    """Four noisy rounds for the clients of `cnn`, twenty at a time."""
+    training = LocalSgd(0.1, steps=3, batch_size=2)
+    options = DpFedAvg(rounds=4, cohort=20, noise_multiplier=1.0, rates="uniform", training=training)
+    return options.compose(population(60, epsilon=500.0))
 
 
 @dataclass(frozen=True)

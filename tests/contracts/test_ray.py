@@ -14,20 +14,6 @@ from sordino.core.errors import SordinoError
 from sordino.core.streams import Streams
 from sordino.engine import InProcess, executor_for, train
 from sordino.engine.cluster import RayCluster
-from sordino.methods import DpFedAvg
-from sordino.training import LocalSgd
-
-METHOD = DpFedAvg(
-    rounds=4, cohort=20, noise_multiplier=1.0, rates="uniform", training=LocalSgd(0.1, steps=3, batch_size=2)
-)
-
-
-def _task():
-    return small.task(clients=60, model="cnn")
-
-
-def _method():
-    return METHOD.compose(small.population(60, epsilon=500.0))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,7 +36,7 @@ def _cluster():
 
 
 def test_same_bits_on_three_nodes_and_after_kills():
-    task, method, streams = _task(), _method(), Streams(7)
+    task, method, streams = small.cnn(), small.rounds(), Streams(7)
     reference = InProcess(task, method, streams)
     theta = train(task, method, reference, streams).theta
     executor = executor_for(task, method, streams, 3, "ray")
@@ -84,10 +70,10 @@ def test_an_error_in_a_client_is_told():
         def run(self, model, x, y, visit):
             raise ValueError("no such thing")
 
-    task, streams = _task(), Streams(7)
-    executor = RayCluster(task, dataclasses.replace(_method(), training=Broken()), streams, 1)
+    task, streams = small.cnn(), Streams(7)
+    executor = RayCluster(task, dataclasses.replace(small.rounds(), training=Broken()), streams, 1)
     try:
         with pytest.raises(SordinoError, match="ValueError: no such thing"):
-            train(task, _method(), executor, streams)
+            train(task, small.rounds(), executor, streams)
     finally:
         executor.close()
