@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 
 _LENGTH = struct.Struct("<Q")
+_PAUSE = 0.02
 
 
 def send(connection: socket.socket, *frames: bytes) -> None:
@@ -24,10 +26,18 @@ def receive(connection: socket.socket, most_bytes: int = 1 << 31) -> bytes:
 
 
 def ask(path: str, request: bytes, seconds: float) -> bytes:
-    """One request and its answer over the Unix socket at `path`."""
+    """One request and its answer over the Unix socket at `path`, whose queue may be full for a while."""
+    until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
-        connection.connect(path)
+        while True:
+            try:
+                connection.connect(path)
+                break
+            except BlockingIOError:  # so many wait at the door
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_PAUSE)
         send(connection, request)
         return receive(connection)
 

@@ -46,7 +46,7 @@ def test_every_record_may_have_its_own(tmp_path):
     [
         (lambda row: 1 + row % 2, "the rows of unit 'p000' declare 1 and 2; a unit has one budget"),
         (lambda row: -1, "epsilon"),
-        (lambda row: "lots", "holds no numbers"),
+        (lambda row: "lots", "which is no number"),
     ],
 )
 def test_a_budget_column_that_cannot_be_right_is_refused(tmp_path, epsilon, said):
