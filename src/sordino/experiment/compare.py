@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,10 @@ class Run:
         return cls(folder.path, keys, folder.read_json("summary.json"))
 
 
+LARGE = 1e6
+"""Figures from here on are written by their order of magnitude."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """Mean of some runs' figures and their spread: the sample standard deviation, None for one run."""
@@ -57,9 +62,12 @@ class Figure:
         return cls(float(np.mean(values)), spread, len(values))
 
     def text(self, scale: float = 1.0, digits: int = 1) -> str:
-        """`93.1 ± 0.4`."""
-        mean = f"{scale * self.mean:.{digits}f}"
-        return mean if self.spread is None else f"{mean} ± {scale * self.spread:.{digits}f}"
+        """`93.1 ± 0.4`; `diverged` if a run's figure is none."""
+        if math.isnan(self.mean):
+            return "diverged"
+        form = f".{digits}f" if abs(scale * self.mean) < LARGE else ".1e"
+        mean = f"{scale * self.mean:{form}}"
+        return mean if self.spread is None else f"{mean} ± {scale * self.spread:{form}}"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,6 +183,9 @@ class Outcome:
         write_text(out / f"{name}.csv", self.long().csv())
         write_text(out / f"{name}.md", self.markdown(name))
 
+    def _scaled(self, figure: float | None) -> float | None:
+        return None if figure is None or math.isnan(figure) else figure * self.scale
+
     def to_json(self) -> dict[str, Any]:
         """For machines."""
         return {
@@ -193,8 +197,8 @@ class Outcome:
                     "row": value.row.name,
                     "column": value.column.name,
                     "paper": value.paper,
-                    "mean": value.ours.mean * self.scale,
-                    "spread": None if value.ours.spread is None else value.ours.spread * self.scale,
+                    "mean": self._scaled(value.ours.mean),
+                    "spread": self._scaled(value.ours.spread),
                     "runs": value.ours.runs,
                     "epsilon_by_group": value.epsilon,
                     "delta": value.delta if value.private else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,10 +105,10 @@ class Table:
 
 
 def measured(summary: Any, metric: str) -> float:
-    """A table's metric, from the summary of a run."""
+    """A table's metric, from the summary of a run; not a number where the run diverged."""
     for key in UNPAID.get(metric, (metric,)):
         summary = summary[key]
-    return summary
+    return math.nan if summary is None else summary
 
 
 def table_named(name: str, recipes: Path = RECIPES) -> Path:

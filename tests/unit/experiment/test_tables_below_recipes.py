@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tests import small
 
 from sordino.core.errors import UsageError
+from sordino.experiment.compare import Figure
 from sordino.experiment.plantables import is_plan_table, plan_table
+from sordino.experiment.reproduce import reproduce
+from sordino.experiment.session import Means
 from sordino.experiment.tablefile import planned, table_named, table_names
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -74,3 +78,23 @@ def test_a_table_of_who_is_selected_is_refused_where_nobody_is(change, why, tmp_
     (tmp_path / "who.toml").write_text(WHO.replace(*change))
     with pytest.raises(UsageError, match=why):
         plan_table(tmp_path / "who.toml")
+
+
+def test_a_cell_that_diverges_says_so(tmp_path):
+    (tmp_path / "wild.toml").write_text(
+        'title = "w"\nsource = "nobody"\nmetric = "loss"\nseeds = 1\n'
+        '[recipe]\ndata = { name = "digits" }\nclients = { partition = "iid", clients = 12 }\n'
+        'model = { name = "logistic" }\nmethod = { name = "fedavg", rounds = 1, cohort = 6 }\n'
+        '[[columns]]\nname = "wild"\n[[rows]]\nname = "r"\n'
+    )
+    reproduce(tmp_path / "wild.toml", tmp_path / "out", Means(workers=1))
+    (summary,) = (tmp_path / "out" / "runs").glob("*/summary.json")
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "loss": None}))
+    outcome = reproduce(tmp_path / "wild.toml", tmp_path / "out", Means(workers=1), resume=True)
+    assert "diverged" in outcome.table().markdown()
+    assert outcome.to_json()["cells"][0]["mean"] is None
+    json.dumps(outcome.to_json(), allow_nan=False)
+
+
+def test_large_figures_are_written_by_their_order():
+    assert Figure(2.8e37, 1e36, 2).text() == "2.8e+37 ± 1.0e+36"
