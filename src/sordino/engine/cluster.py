@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,6 +25,8 @@ from sordino.methods import Method
 
 AHEAD = 2
 """Chunks that an actor has been given and not answered."""
+TOGETHER = 2
+"""Chunks in one call: a call costs milliseconds."""
 TRIES = 3
 """How often a piece of work is begun before the run gives up."""
 
@@ -39,9 +42,9 @@ class Hands:
         """The process, so that a test can kill it."""
         return os.getpid()
 
-    def train(self, order: Order, chunk: Chunk) -> Partial | SordinoError:
-        """A chunk's partial sum."""
-        return _told(lambda: self._runner.run(order, chunk))
+    def train(self, order: Order, chunks: Sequence[Chunk]) -> list[Partial] | SordinoError:
+        """The partial sums of some chunks."""
+        return _told(lambda: [_own(self._runner.run(order, chunk)) for chunk in chunks])
 
     def test(self, theta: Tensor, start: int) -> Tensor | SordinoError:
         """The outputs for a batch of the test examples."""
@@ -51,6 +54,11 @@ class Hands:
             return outputs(self._runner.model, self._runner.task.data.test.take(slice(start, start + BATCH)))
 
         return _told(batch)
+
+
+def _own(partial: Partial) -> Partial:
+    """With a vector of its own: the runner's is overwritten by the next chunk."""
+    return replace(partial, vector=partial.vector.clone())
 
 
 def _told(work: Callable[[], Any]) -> Any:
@@ -89,7 +97,9 @@ class RayCluster:
     def partials(self, order: Order, chunks: Sequence[Chunk]) -> Iterator[Partial]:
         """One partial for each chunk, in order."""
         held = self._ray.put(order)
-        yield from self._ordered(len(chunks), lambda actor, i: actor.train.remote(held, chunks[i]))
+        groups = [chunks[start : start + TOGETHER] for start in range(0, len(chunks), TOGETHER)]
+        for partials in self._ordered(len(groups), lambda actor, i: actor.train.remote(held, groups[i])):
+            yield from partials
 
     def scores(self, theta: Tensor, *, auroc: bool = False) -> Scores:
         """How good the parameters are on the test examples."""
