@@ -145,8 +145,10 @@ def _evidence_in_turns(
 ) -> Scores:
     """The same where noise is correlated over rounds, of all rounds' sums: taken back to independent noise, in which a
     turn shows with the length of the bands that are left from its round on."""
-    law, bands = phase.laws[stratum], np.array(noisy.bands.values if noisy.bands else ())
+    law = phase.laws[stratum]
     assert isinstance(law, Rota)
+    assert noisy.bands is not None
+    bands = np.array(noisy.bands.values)
     clip = noisy.clip_norms[noisy.strata.index(stratum)]
     independent = np.apply_along_axis(lambda row: np.convolve(row, bands)[: len(row)], 0, seen)
     found = np.zeros(seen.shape[1])

@@ -37,8 +37,8 @@ def rounded_up(epsilon: float) -> str:
 def progress(begun: Begun, *, quiet: bool) -> Generator[Show, None, None]:
     """A progress bar on a terminal, plain lines in a log, nothing with `quiet`; always on standard error."""
     console = Console(stderr=True)
-    if begun.memory is not None and not quiet:
-        print(f"{begun.name}: {memory(begun.memory)}", file=sys.stderr)
+    if not quiet and (needed := begun.memory()) is not None:
+        print(f"{begun.name}: {memory(needed)}", file=sys.stderr)
     if quiet:
         yield lambda state, line: None
     elif console.is_terminal:

@@ -57,7 +57,7 @@ def remarks(preview: Preview, steps: RecordOverview) -> list[str]:
 
 def picture(preview: Preview) -> bytes:
     """Who is selected, as SVG."""
-    records = preview.method.plan.records
+    records = preview.records
     if records is None:
         raise UsageError(
             f"--picture shows with which probability clients are selected; method '{preview.method.name}' selects "

@@ -1,15 +1,14 @@
 """Clients on the nodes of a Ray cluster: the same result as in one process, over many machines.
 
-Actors hold the task and a working model; a round's order goes into the object store once, and each chunk's
-partial sum comes back by itself. An actor that dies is started anew, wherever there is room, and its chunk is
-done again; the run was charged before, so nothing is charged twice.
+Actors hold the task and a working model; a round's order goes into the object store once, and a call brings back the
+partial sums of its chunks. An actor that dies is started anew, wherever there is room, and its calls are done again;
+the run was charged before, so nothing is charged twice.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,7 +23,7 @@ from sordino.engine.task import Task
 from sordino.methods import Method
 
 AHEAD = 2
-"""Chunks that an actor has been given and not answered."""
+"""Calls that an actor has been given and not answered."""
 TOGETHER = 2
 """Chunks in one call: a call costs milliseconds."""
 TRIES = 3
@@ -44,7 +43,7 @@ class Hands:
 
     def train(self, order: Order, chunks: Sequence[Chunk]) -> list[Partial] | SordinoError:
         """The partial sums of some chunks."""
-        return _told(lambda: [_own(self._runner.run(order, chunk)) for chunk in chunks])
+        return _told(lambda: [self._runner.run(order, chunk) for chunk in chunks])
 
     def test(self, theta: Tensor, start: int) -> Tensor | SordinoError:
         """The outputs for a batch of the test examples."""
@@ -54,11 +53,6 @@ class Hands:
             return outputs(self._runner.model, self._runner.task.data.test.take(slice(start, start + BATCH)))
 
         return _told(batch)
-
-
-def _own(partial: Partial) -> Partial:
-    """With a vector of its own: the runner's is overwritten by the next chunk."""
-    return replace(partial, vector=partial.vector.clone())
 
 
 def _told(work: Callable[[], Any]) -> Any:

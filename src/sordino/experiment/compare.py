@@ -25,6 +25,8 @@ NOT_TELLING = ("seed", "name", "evaluate_every", "device")
 """Keys in which runs of one kind may differ."""
 LONGEST = 40
 """Letters of a value in a table."""
+LARGE = 1e6
+"""Figures from here on are written by their order of magnitude."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,6 @@ class Run:
         recipe = folder.file("recipe.toml")
         keys = flat(toml.read(recipe)) if recipe.is_file() else {}
         return cls(folder.path, keys, folder.read_json("summary.json"))
-
-
-LARGE = 1e6
-"""Figures from here on are written by their order of magnitude."""
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,22 @@ from sordino.experiment.folder import Line
 from sordino.planning.course import Course
 
 
+def no_memory() -> None:
+    """What training needs that is not measured."""
+
+
 @dataclass(frozen=True, eq=False)
 class Begun:
     """A run that is about to start: its name, its rounds, its folder if it has one, what it will have spent
-    when (`course`, by the names in `groups`), the bytes that a step of DP-SGD needs (`memory`), and whose data it is
-    on (`rows`)."""
+    when (`course`, by the names in `groups`), the bytes that a step of DP-SGD needs (`memory`, which measures them when
+    it is asked), and whose data it is on (`rows`)."""
 
     name: str
     rounds: int
     folder: Path | None
     groups: tuple[str, ...]
     course: Course
-    memory: int | None = None
+    memory: Callable[[], int | None] = no_memory
     rows: Rows = field(default_factory=Rows)
 
     def spent(self, round_: int) -> dict[str, float]:

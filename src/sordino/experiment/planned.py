@@ -43,7 +43,7 @@ def plan_json(plan: Plan, parameters: int, spent: Course) -> Json:
         "groups": groups,
         "spent_by_round": {
             "rounds": spent.rounds.tolist(),
-            "epsilon": [[_finite(value) for value in row] for row in spent.epsilon],
+            "epsilon": [[finite(value) for value in row] for row in spent.epsilon],
         },
     }
 
@@ -53,12 +53,12 @@ def _groups_of_plan(plan: Plan) -> list[Json]:
         {
             "name": line.name,
             "clients": line.clients,
-            "epsilon_budget": _finite(line.epsilon),
+            "epsilon_budget": finite(line.epsilon),
             "delta_budget": line.delta,
-            "epsilon_outsiders": _finite(line.outsiders.epsilon),
-            "epsilon_server": _finite(line.server.epsilon),
+            "epsilon_outsiders": finite(line.outsiders.epsilon),
+            "epsilon_server": finite(line.server.epsilon),
             "event": event_to_json(plan.event(index, plan.terms.adversary)),
-            "parts": [{name: _finite(value) for name, value in asdict(part).items()} for part in line.parts],
+            "parts": [{name: finite(value) for name, value in asdict(part).items()} for part in line.parts],
         }
         for index, line in enumerate(overview(plan).groups)
     ]
@@ -71,10 +71,10 @@ def _groups_of_clients(plan: Plan) -> list[Json]:
         {
             "name": outsiders.group,
             "clients": outsiders.clients,
-            "epsilon_budget": _finite(_largest_budget(plan, outsiders.group)),
+            "epsilon_budget": finite(_largest_budget(plan, outsiders.group)),
             "delta_budget": outsiders.delta,
-            "epsilon_outsiders": _finite(outsiders.epsilon),
-            "epsilon_server": _finite(server.epsilon),
+            "epsilon_outsiders": finite(outsiders.epsilon),
+            "epsilon_server": finite(server.epsilon),
             "parts": _steps(plan, outsiders.group),
         }
         for outsiders, server in both
@@ -107,5 +107,6 @@ def _largest_budget(plan: Plan, group: str) -> float:
     return float(allowed[np.isfinite(allowed)].max(initial=0.0)) or math.inf
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value; None for what is infinite, for which JSON has no number."""
     return None if isinstance(value, float) and math.isinf(value) else value

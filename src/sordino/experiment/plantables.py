@@ -26,6 +26,7 @@ from sordino.experiment.recipe import Recipe, anchor
 from sordino.experiment.tables import TextTable
 from sordino.planning import Overview, overview
 from sordino.planning.record_overview import RecordOverview
+from sordino.planning.records import Records
 
 Quantity = Literal[
     "rate",
@@ -190,21 +191,23 @@ def plan_table(path: Path, overrides: Sequence[str] = (), data_dir: Path | None 
             if asked.columns[0].quantity not in OF_RECORDS:
                 view = _view(recipe)
                 figures.append(tuple(column.of(view) for column in asked.columns))
-                continue
-            preview = Preview.of(recipe, data_dir)
-            if preview.steps is None or preview.records is None:
-                raise UsageError(
-                    f"method '{recipe.method.name}' selects nobody: its clients release together"
-                )
-            steps = preview.steps
-            figures.append(tuple(column.of_steps(steps) for column in asked.columns))
-            if asked.picture == "selection":
-                drawn[row.name] = draw_selection(preview.records)
+            else:
+                steps, records = _steps(recipe, data_dir)
+                figures.append(tuple(column.of_steps(steps) for column in asked.columns))
+                if asked.picture == "selection":
+                    drawn[row.name] = draw_selection(records)
     if asked.picture == "lines":
         lines = {c.name: [f[k] for f in figures] for k, c in enumerate(asked.columns)}
         unit = UNITS[asked.columns[0].quantity]
         drawn[asked.title] = pictures.labelled_lines([row.name for row in asked.rows], lines, unit)
     return PlanOutcome(asked, tuple(figures), drawn)
+
+
+def _steps(recipe: Recipe, data_dir: Path | None) -> tuple[RecordOverview, Records]:
+    preview = Preview.of(recipe, data_dir)
+    if preview.steps is None or preview.records is None:
+        raise UsageError(f"method '{recipe.method.name}' selects nobody: its clients release together")
+    return preview.steps, preview.records
 
 
 def _view(recipe: Recipe) -> Overview:

@@ -10,7 +10,7 @@ from typing import Any
 from sordino.core.errors import UsageError, said_of
 from sordino.core.streams import Streams
 from sordino.experiment.loading import load_population, load_task
-from sordino.experiment.planned import step_memory
+from sordino.experiment.planned import finite, step_memory
 from sordino.experiment.recipe import Recipe
 from sordino.experiment.spending import Spending
 from sordino.methods import Method
@@ -79,9 +79,9 @@ class Preview:
                 {
                     "name": group.name,
                     "clients": group.clients,
-                    "epsilon": _finite(group.epsilon),
+                    "epsilon": finite(group.epsilon),
                     "delta": group.delta,
-                    "parts": [{k: _finite(v) for k, v in asdict(part).items()} for part in group.parts],
+                    "parts": [{k: finite(v) for k, v in asdict(part).items()} for part in group.parts],
                     "outsiders": group.outsiders.to_json(),
                     "server": group.server.to_json(),
                 }
@@ -89,7 +89,7 @@ class Preview:
             ],
             "noise_magnitude": self.view.noise_magnitude,
             "variance_of_mean": self.view.variance,
-            "signal_to_noise": _finite(self.view.signal_to_noise(self.dimension)),
+            "signal_to_noise": finite(self.view.signal_to_noise(self.dimension)),
             "dimension": self.dimension,
             "theory": None
             if self.theory is None
@@ -102,7 +102,7 @@ class Preview:
     def _steps_to_json(self, steps: RecordOverview, records: Records) -> dict[str, Any]:
         """A plan of local steps: its tenths and bounds, and every client's figures in columns."""
         tenths = [
-            {**asdict(line), "epsilon": [_finite(value) for value in line.epsilon]} for line in steps.lines
+            {**asdict(line), "epsilon": [finite(value) for value in line.epsilon]} for line in steps.lines
         ]
         return {
             "method": self.method.name,
@@ -112,17 +112,13 @@ class Preview:
             "selection": steps.rule,
             "residual": steps.residual,
             "tenths": tenths,
-            "theory": {name: _finite(value) for name, value in asdict(steps.theory).items()},
+            "theory": {name: finite(value) for name, value in asdict(steps.theory).items()},
             "clients": clients(records),
             "dimension": self.dimension,
             "memory_bytes": self.memory,
             "notes": list(self.method.notes),
             "spend": self.spending.summary(),
         }
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _theory(method: Method, dimension: int, classes: int) -> tuple[float, float] | None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def carry_out(
     try:
         place = folder.path if folder is not None else None
         names = tuple(guarantee.group for guarantee in guarantees)
-        memory = step_memory(composed, task)
+        memory = partial(step_memory, composed, task)
         rows = Rows(task.data.public, task.data.public_test)
         begun = Begun(options.name, composed.plan.rounds, place, names, spent, memory, rows)
         with options.progress(begun) as show:

@@ -50,7 +50,8 @@ def resume_recipe(path: Path, means: Means | None = None) -> Result:
         raise UsageError(
             f"{path} was started from Python, without a recipe: only that program can do it again"
         )
-    if sha256(file.read_bytes()) != facts.get("recipe_sha256", sha256(file.read_bytes())):
+    held = sha256(file.read_bytes())
+    if facts.get("recipe_sha256", held) != held:
         raise UsageError(
             f"{file} is not what the run was started with; put it back, or start a new run with the changed one"
         )

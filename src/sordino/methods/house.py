@@ -16,7 +16,7 @@ import math
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import ClassVar
 
@@ -87,26 +87,17 @@ class House:
         individual = hidden and self.privacy.sampling is Sampling.POISSON and self.privacy.cap is None
         if individual and len(population.tiers()) > chosen.tiers:
             population = by_least_waste(population, chosen.tiers).levelled()
+        planned = partial(one_sum, individual=individual)
         if self.bands > 1:
-            plan = one_sum_in_turns(
-                population,
-                rounds=self.rounds,
-                cohort=self.cohort,
-                clip=chosen.clip_norm,
-                terms=self.privacy,
-                bands=best_bands(self.rounds, self.bands, chosen.momentum),
-                floor=self.floor,
-            )
-        else:
-            plan = one_sum(
-                population,
-                rounds=self.rounds,
-                cohort=self.cohort,
-                clip=chosen.clip_norm,
-                terms=self.privacy,
-                individual=individual,
-                floor=self.floor,
-            )
+            planned = partial(one_sum_in_turns, bands=best_bands(self.rounds, self.bands, chosen.momentum))
+        plan = planned(
+            population,
+            rounds=self.rounds,
+            cohort=self.cohort,
+            clip=chosen.clip_norm,
+            terms=self.privacy,
+            floor=self.floor,
+        )
         training, optimiser = LocalSgd(chosen.local_rate, steps=1), server(plan, chosen)
         return Method(self.name, plan, training, optimiser, notes=tuple(_notes(plan, chosen)))
 

@@ -77,9 +77,8 @@ def best_bands(rounds: int, bands: int, momentum: float) -> Bands:
             found = float((column**2).sum() * (left * noise**2).sum())
         return math.log(found) if 0 < found < math.inf else 1e3
 
-    column = np.cumprod(
-        [1.0, *((2 * k - 1) / (2 * k) for k in range(1, bands))]
-    )  # the square root of a prefix sum
+    root_of_a_prefix_sum = [1.0, *((2 * k - 1) / (2 * k) for k in range(1, bands))]
+    column = np.cumprod(root_of_a_prefix_sum)
     if bands > 1:
         column = np.concatenate([[1.0], minimize(error, column[1:], method="L-BFGS-B").x])
     scaled = column / np.linalg.norm(column) * (1 - 10.0**-DIGITS)

@@ -70,8 +70,9 @@ def _ranks(cells: Sequence[Cell | tuple[str, float]]) -> list[int]:
             return False, float(value), ""
         return True, 0.0, value.casefold() if isinstance(value, str) else ""
 
-    places = sorted({weight(cell) for cell in cells})
-    return [places.index(weight(cell)) for cell in cells]
+    weights = [weight(cell) for cell in cells]
+    place = {held: rank for rank, held in enumerate(sorted(set(weights)))}
+    return [place[held] for held in weights]
 
 
 def _ordered(ranks: Sequence[int]) -> str:

@@ -270,10 +270,8 @@ def _released(data: bytes, order: Order, copy: int, terms: Open) -> Released:
         raise RefusedError(Refusal.INVALID, f"an answer to round {answer.round}, copy {answer.attempt}")
     if update is None or update.dtype != np.float32 or update.shape != tuple(order.theta.shape):
         raise RefusedError(Refusal.PARAMETERS, "an update of another shape")
-    length, most = (
-        float(np.linalg.norm(update.astype(np.float64))),
-        reach(terms.local, order.round, len(update)),
-    )
+    length = float(np.linalg.norm(update.astype(np.float64)))
+    most = reach(terms.local, order.round, len(update))
     if not length <= most:
         raise RefusedError(Refusal.PARAMETERS, f"an update of norm {length:.3g}; its terms make {most:.3g}")
     if (answer.loss is None) is not (terms.loss is None):
